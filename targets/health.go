@@ -10,8 +10,8 @@ import (
 //
 // A control plane makes the check of the cluster, another one if it can't. It ends with code 7 if anything fails.
 // -profile=interop also asks the nodes and Kubernetes what docs/interop.md says. -format is table or json. -node names
-// the nodes to look at. It changes nothing.
-func Health(ctx context.Context, node, format, profile *string) error {
+// the nodes to look at. -noWait gives a check that does not pass at once no time to do so. It changes nothing.
+func Health(ctx context.Context, node, format, profile *string, noWait *bool) error {
 	return exit(invocation.FromProcess().Health(ctx,
-		overrides{"node": node, "format": format, "profile": profile}.set()))
+		overrides{"node": node, "format": format, "profile": profile, "noWait": noWait}.set()))
 }

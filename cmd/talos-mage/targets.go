@@ -317,14 +317,15 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "health",
 			Summary: "checks a cluster that is up: its nodes, etcd and Kubernetes, images against the files, and certificates.",
-			More:    "A control plane makes the check of the cluster, another one if it can't. It ends with code 7 if anything fails. -profile=interop also asks the nodes and Kubernetes what docs/interop.md says. -format is table or json. -node names the nodes to look at. It changes nothing.",
+			More:    "A control plane makes the check of the cluster, another one if it can't. It ends with code 7 if anything fails. -profile=interop also asks the nodes and Kubernetes what docs/interop.md says. -format is table or json. -node names the nodes to look at. -noWait gives a check that does not pass at once no time to do so. It changes nothing.",
 			Flags: []commandline.Flag{
 				{Name: "node", Kind: commandline.Text},
 				{Name: "format", Kind: commandline.Text},
 				{Name: "profile", Kind: commandline.Text},
+				{Name: "noWait", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Health(ctx, given.Text("node"), given.Text("format"), given.Text("profile"))
+				return targets.Health(ctx, given.Text("node"), given.Text("format"), given.Text("profile"), given.Switch("noWait"))
 			},
 		},
 		{

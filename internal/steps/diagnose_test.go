@@ -6,7 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
@@ -179,4 +181,57 @@ func TestADiagnosisReadsWhatNodesOfEachReleaseSay(t *testing.T) {
 `)
 		})
 	}
+}
+
+// What a node finds by itself counts, each source alone, whatever else it says.
+func TestEverySourceOfADiagnosisCounts(t *testing.T) {
+	t.Parallel()
+
+	// All that was signed is good for an hour already.
+	l := newLab(t, 1, 0, func(options *labcluster.Options) { options.Secrets = secretsOf(t, 2*time.Hour) })
+	l.signClient(t, role.MakeSet(role.Admin), time.Hour, year)
+	l.up(t)
+
+	cp1 := l.Node("cp1")
+
+	for _, test := range []struct {
+		name    string
+		fault   emulator.Faults
+		environ []string
+		id      diagnosis.ID
+		says    string
+	}{
+		{name: "what it has found", fault: emulator.Faults{Diagnostics: []emulator.Diagnostic{{ID: "kubelet-csr",
+			Message: "CSR is not approved"}}}, id: diagnosis.ServingCertificate,
+			says: "diagnostic: kubelet-csr: CSR is not approved"},
+		{name: "its volumes", fault: emulator.Faults{FailedVolumes: []emulator.FailedVolume{{ID: "u-data",
+			Message: "no disks matched for volume"}}}, id: diagnosis.StorageFails,
+			says: "volume: u-data failed: no disks matched for volume"},
+		{name: "its clock", fault: emulator.Faults{ClockOffset: -10 * time.Minute}, id: diagnosis.NodeClock,
+			says: "its clock is 10m0s behind its time server time.example"},
+		// That of this computer does not run as fast as the lab's, which is nothing in a rehearsal alone.
+		{name: "this computer's clock", environ: []string{"CLOCK_SCALE=1"}, id: diagnosis.NodeClock,
+			says: "this computer's clock is "},
+		// The last: what was said stays said.
+		{name: "its console", fault: emulator.Faults{Says: []emulator.Saying{{Line: "I/O error, dev vda, sector 2048"}}},
+			id: diagnosis.StorageFails, says: "dmesg: kern: err: […]: I/O error, dev vda, sector 2048"},
+	} {
+		cp1.Set(func(f *emulator.Faults) { *f = test.fault })
+
+		require.Eventually(t, func() bool {
+			step := &steps.Diagnose{}
+			l.session(t, append([]string{seconds("CLOCK_SCALE", scale)}, test.environ...)...).do(t, step)
+
+			return firstOf(*step.Found, "cp1") == test.id &&
+				strings.Contains(l.plain(step.Found.Text()), instants.ReplaceAllString(test.says, "…"))
+		}, labcluster.Deadline, labcluster.Deadline/100, test.name)
+	}
+
+	// A talosconfig that has expired is the cause, and when it did so its evidence.
+	l.signClient(t, role.MakeSet(role.Admin), 48*time.Hour, time.Hour)
+
+	found, code := l.diagnose(t)
+	require.Equal(t, diagnosis.ExitVerify, code)
+	require.Equal(t, diagnosis.TalosconfigExpired, firstOf(found, "cp1"), found.Text())
+	require.Contains(t, l.page(found), "certificate: the talosconfig's is good until …")
 }

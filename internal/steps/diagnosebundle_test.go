@@ -84,6 +84,8 @@ func TestABundleHoldsNoSecretWhereverOneStands(t *testing.T) {
 	// All of them turn up in all that the node says.
 	secrets := append(machineconfig.Secrets(config), plantedKey, plantedToken, plantedPEM, plantedEnv)
 	l.Node("cp1").Set(func(f *emulator.Faults) {
+		f.FailedVolumes = []emulator.FailedVolume{{ID: "u-data", Message: plantedToken}}
+
 		for i, secret := range secrets {
 			line := "something failed: " + strings.ReplaceAll(secret, "\n", " ") + " was not expected"
 			f.Says = append(f.Says, emulator.Saying{Line: line}, emulator.Saying{Service: "kubelet", Line: line},
@@ -113,6 +115,22 @@ func TestABundleHoldsNoSecretWhereverOneStands(t *testing.T) {
 		"nodes/cp1/running.yaml", "nodes/cp1/declared.yaml",
 	} {
 		require.NotEmpty(t, files[name], name)
+	}
+
+	// Each source is in it.
+	for name, source := range map[string][]string{
+		"nodes/cp1/status.txt": {`^cp1 \S+ configured, running, Talos v1\.13\.9`, `(?m)^diagnostic: planted-a: `,
+			`(?m)^volume: u-data failed: `, `(?m)^time: node 20\S+Z, its time server time\.example 20\S+Z, this computer 20`,
+			`(?m)^certificate: the node's is good from 20\S+Z to 20`, `(?m)^certificate: the talosconfig's is good until 20`,
+			`(?m)^way: this computer asks 127\S+ from 127\S+ \(lo\), in the same network`},
+		"nodes/cp1/services.txt": {`(?m)^kubelet Running healthy=true `, `(?m)^  20\S+Z Running: Started task kubelet`},
+		"nodes/cp1/events.txt":   {`(?m)^ServiceStateEvent kubelet running$`},
+		"nodes/cp1/facts.txt":    {`(?m)^disk vda 50 GB virtio`, `(?m)^volume vda\d on /dev/vda: \S+ EPHEMERAL `},
+		"computer.txt":           {`(?m)^now 20\S+Z$`},
+	} {
+		for _, line := range source {
+			require.Regexp(t, line, files[name], name)
+		}
 	}
 
 	for _, name := range []string{"nodes/cp1/dmesg.txt", "nodes/cp1/services.txt", "nodes/cp1/logs/kubelet.txt"} {

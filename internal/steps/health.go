@@ -222,6 +222,10 @@ func (l nodeLook) detail() string {
 		detail += ", schematic " + shortID(l.Schematic)
 	}
 
+	if len(l.Extensions) > 0 {
+		detail += " with " + text.List(l.Extensions)
+	}
+
 	return detail
 }
 

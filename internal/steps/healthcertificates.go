@@ -22,7 +22,7 @@ type Certificate struct {
 }
 
 // talosItself renews the certificates of its API, of etcd and of Kubernetes' components by itself.
-const talosItself = "Talos itself, every half of its life"
+const talosItself = "Talos itself, at half of its life"
 
 // kubernetesCA is the field of the authority that signs kubeconfigs.
 const kubernetesCA = "cluster.ca"

@@ -27,6 +27,8 @@ const nodesReadyCheck = "all k8s nodes to report ready"
 var (
 	// errNoCNI: for a CNI that nobody has installed.
 	errNoCNI = errors.New("no CNI is installed yet")
+	// errNotAwaited: for what may pass later, where nobody is to wait for it.
+	errNotAwaited = errors.New("which was not waited for")
 	// errSilentNode: for a node that is known not to answer.
 	errSilentNode = errors.New("it waits for a node that does not answer")
 )
@@ -103,6 +105,8 @@ func (h *healthChecker) checkBy(ctx context.Context, look nodeLook, since time.T
 			stop(errNoCNI)
 		case slices.ContainsFunc(h.blamed(check), h.silentNow):
 			stop(errSilentNode)
+		case h.Settings.NoWait:
+			stop(errNotAwaited)
 		}
 	})
 	h.Report.Idle(h.step.Name(), "")
@@ -112,8 +116,8 @@ func (h *healthChecker) checkBy(ctx context.Context, look nodeLook, since time.T
 	switch cause := context.Cause(checking); {
 	case errors.Is(cause, errNoCNI):
 		return nil
-	case known && errors.Is(cause, errSilentNode):
-		h.say(h.failure(failing, errSilentNode.Error()))
+	case known && (errors.Is(cause, errSilentNode) || errors.Is(cause, errNotAwaited)):
+		h.say(h.failure(failing, cause.Error()))
 		return nil
 	case err == nil || !known || timed.Err() == nil && !talos.IsTimeUp(err):
 		return err //nolint:wrapcheck // its class is the caller's to judge

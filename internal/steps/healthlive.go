@@ -281,6 +281,8 @@ func withoutKubeProxy(told []liveNode) bool {
 
 // liveMetrics asks each control plane's etcd for its metrics, where its config has it serve them.
 func (h *healthChecker) liveMetrics(ctx context.Context, looks []nodeLook) (area liveArea) {
+	var without []string
+
 	for _, look := range looks {
 		config := h.Configs[look.node.Name]
 		if look.node.Role != inventory.ControlPlane || config == nil || !look.Answers {
@@ -289,7 +291,7 @@ func (h *healthChecker) liveMetrics(ctx context.Context, looks []nodeLook) (area
 
 		target := metricsAt(config.Etcd().ExtraArgs()["listen-metrics-urls"], look.Address)
 		if target == "" {
-			area.suggested = append(area.suggested, look.Node+" serves no metrics that can be read from here")
+			without = append(without, look.Node)
 			continue
 		}
 
@@ -299,6 +301,10 @@ func (h *healthChecker) liveMetrics(ctx context.Context, looks []nodeLook) (area
 		} else {
 			area.seen = append(area.seen, look.Node+" serves them at "+target)
 		}
+	}
+
+	if len(without) > 0 {
+		area.suggested = []string{"no metrics can be read from here of " + text.List(without)}
 	}
 
 	return area

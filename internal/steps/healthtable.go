@@ -2,26 +2,16 @@ package steps
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 )
 
-// Tables are what a person wants to see of a cluster's health, header first.
+// Tables are what a person wants to see of a cluster's health beside the nodes, of which the results tell; header
+// first.
 func (h Healthiness) Tables() [][][]string {
 	var tables [][][]string
-
-	if len(h.Nodes) > 0 {
-		rows := [][]string{{"NODE", "ROLE", "ADDRESS", "STATE", "VERSION", "SCHEMATIC", "EXTENSIONS"}}
-		for _, node := range h.Nodes {
-			rows = append(rows, []string{node.Node, node.Role, dash(node.Address), dash(node.State), dash(node.Version),
-				dash(shortID(node.Schematic)), dash(strings.Join(node.Extensions, ", "))})
-		}
-
-		tables = append(tables, rows)
-	}
 
 	if len(h.Certificates) > 0 {
 		rows := [][]string{{"CERTIFICATE", "ENDS", "LEFT", "RENEWED BY"}}

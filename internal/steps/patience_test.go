@@ -6,6 +6,5 @@ package steps_test
 // are off.
 const dialTimeout = "DIAL_TIMEOUT=1s"
 
-// alternate has each target run with one of the generators in each state, and with the other in another state. Without
-// the race detector there is time for all.
-const alternate = false
+// detectsRaces is set below the race detector, which sees nothing of other processes.
+const detectsRaces = false

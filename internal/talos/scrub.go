@@ -21,7 +21,8 @@ var secrets = []struct {
 	mask    string
 }{
 	{"-----BEGIN ", regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]+-----.*?(-----END [A-Z0-9 ]+-----|$)`), secrettext.Masked},
-	{"`", regexp.MustCompile("`[^`]*`"), secrettext.Masked}, // YAML errors quote values like this
+	// YAML errors quote values like this, behind their tags; a command that a node advises has none.
+	{"`", regexp.MustCompile("(!\\S* )`[^`]*`"), "${1}" + secrettext.Masked},
 	{".", regexp.MustCompile(`\b` + secrettext.Token + `\b`), secrettext.Masked},
 	{"@", regexp.MustCompile(`://[^/@\s]+@`), "://" + secrettext.Masked + "@"},
 	{":", regexp.MustCompile(`(?i)\b(\w*(?:token|secret|key|password)): *\S+`), "$1: " + secrettext.Masked},

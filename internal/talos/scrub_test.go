@@ -82,6 +82,7 @@ func TestScrubKeepsWhatHelps(t *testing.T) {
 			"\"factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d32b4ba:v1.13.9\": " +
 			"not found",
 		"lstat /dev/disk/by-id/ata-Samsung_SSD_870_QVO_1TB: no such file or directory",
+		"please run `talosctl bootstrap` against one of the following IPs:",
 		"open /system/secrets/etcd/admin.crt: no such file or directory",
 		`no disks matched the expression: disk.size >= 100000000000u && disk.transport != ""`,
 	} {

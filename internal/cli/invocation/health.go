@@ -72,7 +72,7 @@ func (i Invocation) showHealth(found steps.Healthiness, asJSON bool) {
 
 	for _, rows := range found.Tables() {
 		fmt.Fprintln(i.Out)
-		fmt.Fprint(i.Out, i.told(report.Columns(rows, report.Width(i.Out), nil)))
+		fmt.Fprint(i.Out, i.ownCommands(report.Scrub(report.Columns(rows, report.Width(i.Out), nil))))
 	}
 
 	i.say("\nnext: %s\n", found.Next)

@@ -154,9 +154,11 @@ func TestPlansTurnEveryKnobAndMakeEveryMixUp(t *testing.T) {
 	}
 
 	elsewhere := map[string]string{
-		"AddressAfter": "a lease that changes depends on the lab; the mix-ups are about it",
-		"Says":         "nothing goes by what a machine says of itself, but diagnose, which changes nothing",
-		"Diagnostics":  "the same",
+		"AddressAfter":    "a lease that changes depends on the lab; the mix-ups are about it",
+		"Says":            "nothing goes by what a machine says of itself, but diagnose, which changes nothing",
+		"Diagnostics":     "the same",
+		"FailedVolumes":   "the same",
+		"NameServersDown": "the same: health tells of it",
 	}
 
 	for field := range reflect.TypeFor[emulator.Faults]().Fields() {

@@ -57,6 +57,8 @@ type (
 	Saying = faults.Saying
 	// Diagnostic is what a node finds to be wrong with it.
 	Diagnostic = faults.Diagnostic
+	// FailedVolume is a volume that a node can't use.
+	FailedVolume = faults.FailedVolume
 	// ResetFault is how a reset ends that goes wrong.
 	ResetFault = faults.ResetFault
 	// CallFault is what goes wrong with calls of the API.

@@ -12,10 +12,12 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cosi-project/runtime/pkg/resource/protobuf"
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -25,6 +27,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -394,6 +397,15 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 		},
 		healed: func(t *testing.T, s *sick) { t.Helper(); s.unmet(t, "time", "") },
 	},
+	"NameServersDown": {
+		faults: emulator.Faults{NameServersDown: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.nameServers(t, false)
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.nameServers(t, true) },
+	},
 	"ClockOffset": {
 		faults: emulator.Faults{ClockOffset: 1000 * time.Hour},
 		shows: func(t *testing.T, s *sick) {
@@ -599,6 +611,15 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 			eventually(t, func() error { return until(state.IsNotFoundError(found(deadline(t), api.COSI))) })
 		},
 	},
+	"FailedVolumes": {
+		faults: emulator.Faults{FailedVolumes: []emulator.FailedVolume{{ID: "u-data", Message: "no disk matches"}}},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.volumeFails(t, "no disk matches")
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.volumeFails(t, "") },
+	},
 	"EtcdUnhealthy": {
 		faults: emulator.Faults{EtcdUnhealthy: true},
 		shows: func(t *testing.T, s *sick) {
@@ -783,6 +804,52 @@ func (s *sick) restore(t *testing.T) {
 		return err
 	})
 	require.NoError(t, api.Bootstrap(deadline(t), &machineapi.BootstrapRequest{RecoverEtcd: true}))
+}
+
+// volumeFails waits until the volume u-data fails for this reason; for none, until there is no such volume.
+func (s *sick) volumeFails(t *testing.T, reason string) {
+	t.Helper()
+
+	eventually(t, func() error {
+		volume, err := safe.StateGetByID[*block.VolumeStatus](deadline(t), s.api(t).COSI, "u-data")
+
+		switch {
+		case state.IsNotFoundError(err):
+			return until(reason == "")
+		case err != nil:
+			return err
+		default:
+			return until(volume.TypedSpec().ErrorMessage == reason && reason != "")
+		}
+	})
+}
+
+// nameServers waits until the node's name servers answer it, or do not.
+func (s *sick) nameServers(t *testing.T, answer bool) {
+	t.Helper()
+
+	eventually(t, func() error {
+		found, err := safe.StateList[*protobuf.Resource](deadline(t), s.api(t).COSI,
+			network.NewDNSUpstream("").Metadata(), state.WithListUnmarshalOptions(state.WithSkipProtobufUnmarshal()))
+		if err != nil {
+			return err
+		}
+
+		said := 0
+
+		for upstream := range found.All() {
+			shown, err := yaml.Marshal(upstream.Spec())
+			if err != nil {
+				return err
+			}
+
+			if strings.Contains(string(shown), "healthy: "+strconv.Quote(strconv.FormatBool(answer))) {
+				said++
+			}
+		}
+
+		return until(said == 2)
+	})
 }
 
 // members are what the first control plane's etcd tells.

@@ -54,6 +54,8 @@ type Faults struct {
 
 	// TimeUnsynced keeps the machine's time from being synced.
 	TimeUnsynced bool
+	// NameServersDown keeps the machine's name servers from answering it.
+	NameServersDown bool
 	// ClockOffset is how far the machine's clock is off; certificates that it makes and checks go by it.
 	ClockOffset time.Duration
 
@@ -88,6 +90,8 @@ type Faults struct {
 	Says []Saying
 	// Diagnostics are what the machine finds by itself to be wrong with it.
 	Diagnostics []Diagnostic
+	// FailedVolumes are volumes that the machine can't use.
+	FailedVolumes []FailedVolume
 
 	// Calls are those that go wrong, one by one; the first that fits a call acts on it.
 	Calls []CallFault
@@ -101,6 +105,14 @@ type Saying struct {
 	History bool
 	// Line is what is said.
 	Line string
+}
+
+// FailedVolume is a volume that a machine can't use.
+type FailedVolume struct {
+	// ID is its name, as in "u-data".
+	ID string
+	// Message is why.
+	Message string
 }
 
 // Diagnostic is something that a machine finds to be wrong with it.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
@@ -42,6 +43,8 @@ type Options struct {
 	Passed func() time.Time
 	// Workloads are what runs beside the cluster's own pods.
 	Workloads []Workload
+	// ConfigMaps are what somebody has put there.
+	ConfigMaps []ConfigMap
 	// Changed is called when somebody has cordoned a node, or taken that back; nil for nobody to tell.
 	Changed func()
 }
@@ -92,6 +95,12 @@ type Node struct {
 	TalosVersion string
 	// KubeletVersion is by default the cluster's first version.
 	KubeletVersion string
+	// Declared is what its Talos keeps on its object.
+	Declared Declared
+	// RegistersTaints has kubelet bring the declared taints along when it makes the node, as since Talos 1.14.
+	RegistersTaints bool
+	// CloudProvider leaves the node to a cloud controller manager.
+	CloudProvider bool
 	// StaticPods are those that run on a control plane: by default all, in the cluster's first version. None of them means
 	// that kubelet has not looked at them yet.
 	StaticPods []StaticPod
@@ -107,8 +116,14 @@ type nodeState struct {
 	alive   bool
 	since   time.Time // of the last change of the Ready condition
 	// cordoned nodes get no new pods; annotations tell whose doing that was.
-	cordoned    bool
-	annotations map[string]string
+	cordoned            bool
+	labels, annotations map[string]string
+	taints              []corev1.Taint
+	// ownedLabels and ownedAnnotations are those that its Talos has set.
+	ownedLabels, ownedAnnotations []string
+	// uninitialized nodes wait for a cloud controller manager, which gives them their providerID.
+	uninitialized bool
+	providerID    string
 	// held nodes have pods that their budgets let nobody evict.
 	held     bool
 	revision uint64
@@ -158,6 +173,10 @@ func NewCluster(options Options) *Cluster {
 		cluster.Run(work)
 	}
 
+	for _, held := range options.ConfigMaps {
+		cluster.store(held.object(), 1)
+	}
+
 	return cluster
 }
 
@@ -169,6 +188,7 @@ func (c *Cluster) Register(node Node) {
 			state.uid = uuid.NewUUID()
 			state.index = len(c.nodes)
 			state.created = c.now()
+			state.begin(node)
 		}
 
 		if !known || !state.alive {
@@ -185,7 +205,26 @@ func (c *Cluster) Register(node Node) {
 		}
 
 		state.Node, state.alive, state.revision = node, true, revision
+		state.keepDeclared()
 		c.nodes[node.Name] = state
+	})
+}
+
+// begin makes the node as its kubelet does when it is not there yet.
+func (n *nodeState) begin(node Node) {
+	n.labels = map[string]string{corev1.LabelHostname: node.Name, corev1.LabelOSStable: "linux",
+		corev1.LabelArchStable: "amd64"}
+	n.uninitialized = node.CloudProvider
+
+	if node.RegistersTaints {
+		n.taints = node.Declared.taints()
+	}
+}
+
+// repels reports whether the node takes only pods that say that they bear it.
+func (n *nodeState) repels() bool {
+	return n.uninitialized || slices.ContainsFunc(n.taints, func(taint corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule
 	})
 }
 

@@ -66,6 +66,28 @@ func (o Options) manifestOptions() ManifestOptions {
 	return made
 }
 
+// ConfigMap is one that is not Talos' own.
+type ConfigMap struct {
+	// Namespace is where it is. Default "kube-system".
+	Namespace string
+	// Name is its name.
+	Name string
+	// Data is what it holds, by its keys.
+	Data map[string]string
+}
+
+func (m ConfigMap) object() map[string]any {
+	data := map[string]any{}
+	for key, value := range m.Data {
+		data[key] = value
+	}
+
+	made := configMap(m.Name, data)
+	made["metadata"] = metadata(cmp.Or(m.Namespace, kubeSystem), m.Name, nil)
+
+	return made
+}
+
 func configMap(name string, data map[string]any) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(kubeSystem, name, nil),
 		"data": data}

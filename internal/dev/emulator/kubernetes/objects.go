@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -87,7 +88,8 @@ func (s snapshot) node(state nodeState) item {
 	node := &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: meta(state.Name, "", state.created, state.revision, state.uid),
-		Spec:       corev1.NodeSpec{PodCIDR: fmt.Sprintf("10.244.%d.0/24", state.index), Unschedulable: state.cordoned},
+		Spec: corev1.NodeSpec{PodCIDR: fmt.Sprintf("10.244.%d.0/24", state.index), Unschedulable: state.cordoned,
+			ProviderID: state.providerID, Taints: slices.Clone(state.taints)},
 		Status: corev1.NodeStatus{
 			Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"),
 				corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110")},
@@ -114,10 +116,8 @@ func (s snapshot) node(state nodeState) item {
 	}
 
 	node.Status.Allocatable = node.Status.Capacity
-	node.Labels = map[string]string{"kubernetes.io/hostname": state.Name, "kubernetes.io/os": "linux",
-		"kubernetes.io/arch": "amd64"}
-
-	node.Annotations = state.annotations
+	node.Labels = maps.Clone(state.labels)
+	node.Annotations = state.ownership()
 	role := none
 
 	if state.ControlPlane {
@@ -125,6 +125,11 @@ func (s snapshot) node(state nodeState) item {
 		node.Labels[labelControlPlane] = ""
 		node.Spec.Taints = append(node.Spec.Taints,
 			corev1.Taint{Key: labelControlPlane, Effect: corev1.TaintEffectNoSchedule})
+	}
+
+	if state.uninitialized {
+		node.Spec.Taints = append(node.Spec.Taints,
+			corev1.Taint{Key: taintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
 	}
 
 	shown := "Ready"

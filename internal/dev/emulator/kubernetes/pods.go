@@ -78,6 +78,10 @@ func (s snapshot) placedPod(placed podState) item {
 	pod.UID = stableUID("pod", fmt.Sprintf("%s/%s/%d", work.Namespace, pod.Name, placed.generation))
 	pod.Status.Phase = placed.phase()
 
+	if work.Name != coreDNS.Name {
+		pod.Labels[nameLabel] = work.app()
+	}
+
 	if work.EmptyDir {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "scratch",
 			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}

@@ -34,6 +34,9 @@ func (k Kind) String() string { return kindNames[k] }
 // controllerGroups are the API groups of what controls pods.
 var controllerGroups = map[string]string{"ReplicaSet": appsGroup, "StatefulSet": appsGroup, "Job": "batch/v1"}
 
+// nameLabel is what Helm charts label their pods with.
+const nameLabel = "app.kubernetes.io/name"
+
 // appLabel is the label by which the pods of a workload, and its budget, are selected.
 const appLabel = "k8s-app"
 
@@ -41,7 +44,7 @@ const appLabel = "k8s-app"
 type Workload struct {
 	// Namespace is where it is. Default "default".
 	Namespace string
-	// Name is the workload's.
+	// Name is the workload's. One called proxmox-cloud-controller-manager does what that does with nodes.
 	Name string
 	// Kind is what it is. Default deployment.
 	Kind Kind
@@ -196,7 +199,7 @@ func (c *Cluster) settle() bool {
 		}
 	}
 
-	return changed
+	return c.initializeNodes(now) || changed
 }
 
 // ended reports whether an evicted pod is gone: only a kubelet that lives can say so, but nobody waits for a node that
@@ -219,7 +222,7 @@ func (c *Cluster) place(pod *podState, now time.Time) bool {
 	for name, node := range c.nodes {
 		fits := pod.work.Node == name || pod.work.Node == "" && (pod.work.tolerates() || !node.ControlPlane)
 
-		if fits && c.works(name) && !node.cordoned {
+		if fits && c.works(name) && !node.cordoned && (pod.work.tolerates() || !node.repels()) {
 			free = append(free, name)
 		}
 	}

@@ -269,7 +269,8 @@ func (c *controlPlane) options() kubernetes.Options {
 	return kubernetes.Options{Version: imageTag(kubeletImage(config)), CNI: cni(config), Now: c.boot.WallNow,
 		NoProxy: !proxy(config), NoDNS: !coreDNS(config), ProxyImage: proxyImage(config), DNSImage: coreDNSImage(config),
 		Server: apiForPods(config), Inventory: c.boot.Release.inventory,
-		Workloads: c.boot.Node.Lab.options.Workloads, Passed: c.boot.Node.Lab.clock.Now,
+		Workloads: c.boot.Node.Lab.options.Workloads, ConfigMaps: c.boot.Node.Lab.options.ConfigMaps,
+		Passed:  c.boot.Node.Lab.clock.Now,
 		Changed: c.boot.Node.Lab.changed.Raise,
 	}
 }
@@ -480,6 +481,10 @@ func (k *kubelet) postStatus(cluster *etcd.Cluster) {
 
 		KubeletVersion: imageTag(image),
 		StaticPods:     pods,
+
+		Declared:        k.boot.declaredNode(),
+		RegistersTaints: k.boot.Release.registersTaints,
+		CloudProvider:   leavesNodesToCloud(k.boot.Config.Settings()),
 	})
 }
 

@@ -80,6 +80,7 @@ func (m *machineConfig) activate(provider talosconfig.Provider) {
 		m.boot.Resources.showNodename()
 		m.boot.Resources.showIdentity()
 		m.boot.Kubelet.restartForImage()
+		m.boot.Kubelet.report()
 	}
 
 	m.boot.status.refresh()

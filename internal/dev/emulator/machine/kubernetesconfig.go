@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -11,7 +12,10 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/labels"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 )
 
 // What a machine config says of Kubernetes, in whichever of its two forms. Machinery's accessors are nil for what a
@@ -204,4 +208,33 @@ func (b *Boot) runsKubelet() bool {
 
 	return b.hasKubernetes() && config.K8sNetworkConfig() != nil && config.K8sNodeConfig() != nil &&
 		config.K8sKubeletConfig() != nil
+}
+
+// leavesNodesToCloud reports whether a cloud controller manager looks after the nodes.
+func leavesNodesToCloud(c talosconfig.Provider) bool {
+	return c.Cluster() != nil && c.Cluster().ExternalCloudProvider().Enabled()
+}
+
+// declaredNode is what the machine config says of the Kubernetes node. The extensions of the image are labels too, or
+// annotations where no label can be so long. Source: Talos node_label_spec.go and its neighbours.
+func (b *Boot) declaredNode() kubernetes.Declared {
+	declared := kubernetes.Declared{Labels: map[string]string{}, Annotations: map[string]string{}}
+
+	if node := b.Config.Settings().K8sNodeConfig(); node != nil {
+		maps.Copy(declared.Labels, node.Labels())
+		maps.Copy(declared.Annotations, node.Annotations())
+		declared.Taints = node.Taints()
+	}
+
+	for _, extension := range b.extensions() {
+		name := constants.K8sExtensionPrefix + extension.Name
+
+		if labels.ValidateLabelValue(extension.Version) == nil {
+			declared.Labels[name] = extension.Version
+		} else {
+			declared.Annotations[name] = extension.Version
+		}
+	}
+
+	return declared
 }

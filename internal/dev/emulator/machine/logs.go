@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
@@ -26,7 +28,7 @@ func (b *Boot) printLine(facility, text string) {
 func (b *Boot) sayWhatItIsToSay() {
 	var (
 		said  []faults.Saying
-		shown []faults.Diagnostic
+		shown []resource.Resource
 	)
 
 	for {
@@ -39,17 +41,21 @@ func (b *Boot) sayWhatItIsToSay() {
 			}
 		}
 
+		finds := findings(now)
+
 		for _, former := range shown {
-			if !slices.ContainsFunc(now.Diagnostics, func(found faults.Diagnostic) bool { return found.ID == former.ID }) {
-				b.Resources.remove(diagnosticOf(former))
+			if !slices.ContainsFunc(finds, func(found resource.Resource) bool {
+				return found.Metadata().Type() == former.Metadata().Type() && found.Metadata().ID() == former.Metadata().ID()
+			}) {
+				b.Resources.remove(former)
 			}
 		}
 
-		for _, found := range now.Diagnostics {
-			b.Resources.put(diagnosticOf(found))
+		for _, found := range finds {
+			b.Resources.put(found)
 		}
 
-		shown = now.Diagnostics
+		shown = finds
 
 		select {
 		case <-b.Context.Done():
@@ -57,6 +63,23 @@ func (b *Boot) sayWhatItIsToSay() {
 		case <-changed:
 		}
 	}
+}
+
+// findings are what faults have a machine find.
+func findings(now faults.Faults) []resource.Resource {
+	var found []resource.Resource
+
+	for _, diagnostic := range now.Diagnostics {
+		found = append(found, diagnosticOf(diagnostic))
+	}
+
+	for _, failed := range now.FailedVolumes {
+		volume := block.NewVolumeStatus(block.NamespaceName, failed.ID)
+		volume.TypedSpec().Phase, volume.TypedSpec().ErrorMessage = block.VolumePhaseFailed, failed.Message
+		found = append(found, volume)
+	}
+
+	return found
 }
 
 func diagnosticOf(found faults.Diagnostic) *runtimeres.Diagnostic {

@@ -9,9 +9,9 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 )
 
-// showNetworkServices shows whom the node asks for names and for the time, and how its DNS cache runs. Every server
-// answers. Source: Talos internal/app/machined/pkg/controllers/network, resolver_spec.go, timeserver_config.go,
-// hostdns_config.go and dns_upstream.go.
+// showNetworkServices shows whom the node asks for names and for the time, and how its DNS cache runs. Source: Talos
+// internal/app/machined/pkg/controllers/network, resolver_spec.go, timeserver_config.go, hostdns_config.go and
+// dns_upstream.go.
 func (r *resources) showNetworkServices(settings talosconfig.Provider) {
 	resolvers := network.NewResolverStatus(network.NamespaceName, network.ResolverID)
 	resolvers.TypedSpec().DNSServers = nameServers(settings)
@@ -41,7 +41,7 @@ func (r *resources) showNetworkServices(settings talosconfig.Provider) {
 			continue
 		}
 
-		upstream.TypedSpec().Value.Conn = network.NewDNSConn(answering{server})
+		upstream.TypedSpec().Value.Conn = network.NewDNSConn(asked{server, r.boot.Node})
 		r.put(upstream)
 	}
 }
@@ -73,20 +73,29 @@ func timeServers(settings talosconfig.Provider) []string {
 	return []string{constants.DefaultNTPServer}
 }
 
-// answering is a name server that answers.
-type answering struct{ server netip.Addr }
+// asked is a name server that a machine asks.
+type asked struct {
+	server netip.Addr
+	by     *Node
+}
 
 // Addr implements network.Proxy.
-func (a answering) Addr() string { return netip.AddrPortFrom(a.server, 53).String() }
+func (a asked) Addr() string { return netip.AddrPortFrom(a.server, 53).String() }
 
 // Fails implements network.Proxy.
-func (answering) Fails() uint32 { return 0 }
+func (a asked) Fails() uint32 {
+	if a.by.Faults().NameServersDown {
+		return 1
+	}
+
+	return 0
+}
 
 // Healthcheck implements network.Proxy.
-func (answering) Healthcheck() {}
+func (asked) Healthcheck() {}
 
 // Close implements network.Proxy.
-func (answering) Close() {}
+func (asked) Close() {}
 
 // Start implements network.Proxy.
-func (answering) Start(time.Duration) {}
+func (asked) Start(time.Duration) {}

@@ -30,6 +30,8 @@ type LabOptions struct {
 	Unsettled Unsettled
 	// Workloads are what runs on the lab's clusters beside their own pods.
 	Workloads []kubernetes.Workload
+	// ConfigMaps are what those clusters hold beside their own.
+	ConfigMaps []kubernetes.ConfigMap
 	// Logger gets the console of every node; none by default.
 	Logger zerolog.Logger
 	// Watch is told of every call to a node when it arrives. The call waits until Watch returns, before anything is done

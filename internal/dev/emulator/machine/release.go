@@ -43,6 +43,8 @@ type release struct {
 	finalConfigs bool
 	// inventory reports whether a cluster's first control plane keeps a list of the objects that it applied.
 	inventory bool
+	// registersTaints reports whether kubelet makes its node with the taints of the machine config.
+	registersTaints bool
 	// laterPhases reports whether the sequences have the phases of Talos 1.14.
 	laterPhases bool
 
@@ -78,6 +80,7 @@ var releases = []*release{
 		NestedVolumes:     true,
 		finalConfigs:      true,
 		inventory:         true,
+		registersTaints:   true,
 		laterPhases:       true,
 		flannelOrNone:     true,
 		Rules:             configrules.Talos114,

@@ -139,27 +139,38 @@ func (r *resources) prepare() error {
 // showExtensions shows the system extensions of the running image, and after them its schematic as if it were one, as
 // the image factory does.
 func (r *resources) showExtensions() {
-	all := slices.Clone(r.boot.Node.options.Extensions)
-	schematic := r.boot.Node.options.Schematic
-
-	if drive := r.boot.Node.ReadDrive(); drive.Installed {
-		schematic = drive.Schematic
-	}
-
-	if schematic != "" {
-		all = append(all, Extension{Name: "schematic", Version: schematic})
-
+	if schematic := r.boot.schematic(); schematic != "" {
 		shown := runtimeres.NewImageFactorySchematic(runtimeres.NamespaceName, runtimeres.ImageFactorySchematicID)
 		shown.TypedSpec().SchematicID, shown.TypedSpec().APIURL = schematic, "https://factory.talos.dev"
 		r.put(shown)
 	}
 
-	for i, extension := range all {
+	for i, extension := range r.boot.extensions() {
 		shown := runtimeres.NewExtensionStatus(runtimeres.NamespaceName, strconv.Itoa(i))
 		shown.TypedSpec().Image = fmt.Sprintf("%d.sqsh", i)
 		shown.TypedSpec().Metadata.Name, shown.TypedSpec().Metadata.Version = extension.Name, extension.Version
 		r.put(shown)
 	}
+}
+
+// extensions are those of the running image.
+func (b *Boot) extensions() []Extension {
+	all := slices.Clone(b.Node.options.Extensions)
+
+	if schematic := b.schematic(); schematic != "" {
+		all = append(all, Extension{Name: "schematic", Version: schematic})
+	}
+
+	return all
+}
+
+// schematic is that of the running image.
+func (b *Boot) schematic() string {
+	if drive := b.Node.ReadDrive(); drive.Installed {
+		return drive.Schematic
+	}
+
+	return b.Node.options.Schematic
 }
 
 // ShowMeta shows a key of the META partition.

@@ -43,6 +43,13 @@ func (s *Scenario) check(at *places) error {
 		s.checkWorkload(at, inside("workloads", strconv.Itoa(i+1)), work)
 	}
 
+	for i, held := range s.ConfigMaps {
+		if errs := validation.IsDNS1123Subdomain(held.Name); len(errs) > 0 {
+			at.wrong(inside(inside("configMaps", strconv.Itoa(i+1)), "name"), "",
+				"%q: takes a name of small letters, digits, hyphens and dots", held.Name)
+		}
+	}
+
 	for i, event := range s.Events {
 		s.checkEvent(at, inside("events", strconv.Itoa(i+1)), event)
 	}

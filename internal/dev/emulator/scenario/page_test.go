@@ -42,10 +42,12 @@ var sections = []struct {
 	{"`nodes.<name>.disks[].volumes[]`", "../machine", reflect.TypeFor[emulator.Volume]()},
 	{"`nodes.<name>.extensions[]`", "../machine", reflect.TypeFor[emulator.Extension]()},
 	{"`workloads[]`", "../kubernetes", reflect.TypeFor[kubernetes.Workload]()},
+	{"`configMaps[]`", "../kubernetes", reflect.TypeFor[kubernetes.ConfigMap]()},
 	{"`timing`", "../machine", reflect.TypeFor[emulator.Timing]()},
 	{"`faults`", "../faults", reflect.TypeFor[emulator.Faults]()},
 	{"`faults.says[]`", "../faults", reflect.TypeFor[emulator.Saying]()},
 	{"`faults.diagnostics[]`", "../faults", reflect.TypeFor[emulator.Diagnostic]()},
+	{"`faults.failedVolumes[]`", "../faults", reflect.TypeFor[emulator.FailedVolume]()},
 	{"`faults.calls[]`", "../faults", reflect.TypeFor[emulator.CallFault]()},
 	{"`events[]`", ".", reflect.TypeFor[scenario.Event]()},
 }

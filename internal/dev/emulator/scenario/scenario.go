@@ -30,6 +30,8 @@ type Scenario struct {
 	Nodes map[string]Node
 	// Workloads are what runs on the cluster beside its own pods.
 	Workloads []kubernetes.Workload
+	// ConfigMaps are what the cluster holds beside its own.
+	ConfigMaps []kubernetes.ConfigMap
 	// Events are what happens while the nodes run.
 	Events []Event
 }
@@ -180,8 +182,9 @@ func (s *Scenario) Options() labcluster.Options {
 		AutoHostnames: s.Cluster.AutoHostnames,
 		DHCP:          s.Cluster.DHCP,
 		Timing:        s.Timing,
-		LabOptions:    emulator.LabOptions{TimeScale: s.Scale, Discovery: s.Discovery, Workloads: s.Workloads},
-		Edit:          s.edit,
+		LabOptions: emulator.LabOptions{TimeScale: s.Scale, Discovery: s.Discovery, Workloads: s.Workloads,
+			ConfigMaps: s.ConfigMaps},
+		Edit: s.edit,
 	}
 
 	// Labclusters take 0 for their default.

@@ -159,7 +159,7 @@ func TestAnImpossibleScenarioIsRefusedWithFieldAndReason(t *testing.T) {
 		},
 		"a field given twice": {"scale: 2\nscale: 3\n", `lab.yaml:2:`},
 		"a word that is no one": {"nodes: {cp1: {faults: {install: imagepul}}}\n",
-			`takes none, diskMissing, imagePull, diskWrite, imageSlow, did you mean "imagePull"?`},
+			`takes none, diskMissing, imagePull, diskWrite, imageSlow, imageStalls, did you mean "imagePull"?`},
 		"a wrong type": {"nodes: {cp1: {faults: {refuse: sometimes}}}\n",
 			`lab.yaml:1:32: nodes.cp1.faults.refuse: "sometimes": takes true or false`},
 		"a wrong shape": {"nodes: {cp1: {faults: [refuse]}}\n", `nodes.cp1.faults: takes fields, not a list`},
