@@ -63,7 +63,9 @@ func (o ConsoleOptions) width() int {
 // Terminals completes options for two files, usually os.Stdout and os.Stderr: colours and live lines where the file is
 // a terminal. Without colours if noColor is set.
 func Terminals(out, err *os.File, noColor bool) ConsoleOptions {
-	capable := func(file *os.File) bool { return term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" }
+	capable := func(file *os.File) bool {
+		return term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" && understandsCodes(file)
+	}
 	return ConsoleOptions{
 		Out: out, Err: err,
 		Color:    capable(out) && !noColor,
@@ -192,6 +194,10 @@ func (c *Console) draw() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
+	c.drawNow()
+}
+
+func (c *Console) drawNow() {
 	if c.live == nil || c.view.began.IsZero() {
 		return
 	}
@@ -275,6 +281,11 @@ func (c *Console) start(step string, nodes []string) {
 
 	if c.options.Workflow != nil {
 		c.print("::group::" + step)
+	}
+
+	// Results that go through a pipe, such as tee's, may still be on their way to the terminal.
+	if c.options.Story {
+		c.drawNow()
 	}
 }
 

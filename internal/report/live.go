@@ -39,7 +39,7 @@ func (p page) lines(v *view) []string {
 			text, _ = explain(result.Err)
 		}
 
-		lines = append(lines, p.line(p.mark(Failed), result.Subject(), names, text))
+		lines = append(lines, p.line(p.mark(Failed), result.Subject(), names, Scrub(text)))
 	}
 
 	for _, one := range busy[:shownBusy] {

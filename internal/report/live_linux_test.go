@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -185,8 +186,10 @@ func TestLiveLinesOnATerminal(t *testing.T) {
 	recorder.Progress("verify", report.Progress{Node: "cp1", Text: strings.Repeat("very ", 30) + "long"})
 	shows("…\n") // cut to the terminal's width
 
-	recorder.Result(report.Result{Node: "cp1", Step: "verify", Status: report.OK})
-	shows("▸ verify  1 of 2 nodes done  1m30s\n")
+	recorder.Result(report.Result{Node: "cp1", Step: "verify", Status: report.Failed,
+		Err: errors.New("bad token abcdef.0123456789abcdef")})
+	shows("▸ verify  1 of 2 nodes done, 1 failed  1m30s\n")
+	shows("  ✗ cp1      bad token (masked)\n")
 	log.Info().Msg("the last line")
 	recorder.Finish("verify", time.Minute, nil)
 	require.NoError(t, recorder.Close())

@@ -52,6 +52,13 @@ func TestSignsOfLifeWithoutATerminal(t *testing.T) {
 
 	out.Reset()
 
+	clk.Advance(time.Minute)
+
+	console.options.Emulated = true
+	console.saySigned(wall.Add(31 * time.Second))
+	require.Contains(t, out.String(), `still rebooting step="verify" node="cp2" for="1m00s emulated"`)
+	out.Reset()
+
 	recorder.Finish("verify", time.Minute, nil)
 	console.saySigned(wall.Add(time.Hour))
 	require.Empty(t, out.String())

@@ -68,8 +68,12 @@ func (s story) outcome(finished Finished) Status {
 func (s story) summary(finished Finished) string {
 	parts := []string{countResults(s.results), countFindings(s.findings)}
 
-	if groups := s.folds(); len(groups) == 1 && !s.needsAttention() {
+	switch groups := s.folds(); {
+	case s.needsAttention():
+	case len(groups) == 1:
 		parts[0] = groups[0].text()
+	case len(groups) > 1 && !slices.ContainsFunc(groups, func(one *fold) bool { return one.status != Skipped }):
+		parts[0] = plural(len(s.results), "node") + " need nothing"
 	}
 
 	if only := s.only(); only != nil {

@@ -11,7 +11,7 @@ import (
 // commands finds what people copy from a text: a command in backticks, one of this program, and the beginning of one of
 // another program.
 var commands = pattern.New("`[^`\n]+`" +
-	`|(?:\bgo tool )?\bmage [a-zA-Z][\w:]*(?: -\w+(?:=[^\s;,)]+)?)*` +
+	`|(?:\bgo tool )?[\w./~-]*\bmage [a-zA-Z][\w:]*(?: -\w+(?:=[^\s;,)]+)?)*` +
 	`|\btask [\w-]+:[\w:-]+(?: --(?: -\S+)*)?` +
 	`|\b(?:talosctl|kubectl) [^;,()\n]*`)
 

@@ -236,7 +236,12 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 			seen = a.observer.Contact(ctx, node)
 		}
 
-		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "applying", Since: a.Clock.Now()})
+		doing := "applying"
+		if attempt > 1 {
+			doing = fmt.Sprintf("applying, attempt %d", attempt)
+		}
+
+		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: doing, Since: a.Clock.Now()})
 
 		return a.attempt(ctx, seen, &result)
 	}, isAgain)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -182,13 +184,45 @@ func (i *appsInstaller) secrets(ctx context.Context) error {
 			return err //nolint:wrapcheck // it names the file
 		}
 
-		same := i.sameInKubernetes(ctx, plain, "--namespace", fluxNamespace)
-		if err := i.apply(ctx, file.Shown, same, plain, "--namespace", fluxNamespace); err != nil {
-			return err
+		placed, unplaced := byNamespace(plain)
+		for _, part := range []struct {
+			manifest []byte
+			flags    []string
+		}{{placed, nil}, {unplaced, []string{"--namespace", fluxNamespace}}} {
+			if part.manifest == nil {
+				continue
+			}
+
+			same := i.sameInKubernetes(ctx, part.manifest, part.flags...)
+			if err := i.apply(ctx, file.Shown, same, part.manifest, part.flags...); err != nil {
+				return err
+			}
 		}
 	}
 
 	return nil
+}
+
+// byNamespace parts the objects that name their namespace from those that do not: kubectl refuses to place the former.
+func byNamespace(manifest []byte) (placed, unplaced []byte) {
+	for document := range strings.SplitSeq("\n"+string(manifest), documentEnd) {
+		var object struct {
+			Metadata struct {
+				Namespace string `yaml:"namespace"`
+			} `yaml:"metadata"`
+		}
+
+		part := &unplaced
+		if err := yaml.Unmarshal([]byte(document), &object); err == nil && object.Metadata.Namespace != "" {
+			part = &placed
+		}
+
+		if strings.TrimSpace(document) != "" {
+			*part = append(*part, (documentEnd + "\n" + document + "\n")...)
+		}
+	}
+
+	return placed, unplaced
 }
 
 // ofCRD is of a document that declares a kind of object.
@@ -300,13 +334,12 @@ func (i *appsInstaller) programProblem(id diagnosis.ID, what string, err error) 
 
 	var failure *program.Failure
 	if errors.As(err, &failure) {
-		cause, _, _ = strings.Cut(workspace.Complaint(failure), "Invalid value:")
-		cause = failure.Name + " says: " + cause
+		cause = failure.Name + " says: " + complained(failure)
 	}
 
 	entry, _ := diagnosis.Lookup(id)
 
-	return diagnosis.NewProblem(id, what+": "+cause, entry.Remedy).In(i.step.Name()).From(err)
+	return diagnosis.NewProblem(id, what+": "+cause, whatNext(cause, entry.Remedy)).In(i.step.Name()).From(err)
 }
 
 func (i *appsInstaller) tell(doing string) {

@@ -156,7 +156,12 @@ func TestADryRunReachesNothing(t *testing.T) {
 			changes, files := l.changes(), l.files(t)
 
 			for target, list := range dryRuns(l) {
-				for _, generator := range []string{"native", "none"} {
+				for i, generator := range []string{"native", "none"} {
+					// The race detector sees each target with one generator in a state, and with the other in another.
+					if detectsRaces && (len(name)+len(target)+i)%2 == 0 {
+						continue
+					}
+
 					s := l.session(t, "DRY_RUN=true", "-update=true", "-reboot=true", "-force=true", "-newSecrets=true",
 						"-assumeEmpty=cp2", "CONFIG_GENERATOR="+generator)
 					s.do(t, list(s)...)

@@ -104,45 +104,32 @@ func (r *recoverer) wipe(ctx context.Context, holders observe.EtcdSurvey) *diagn
 
 // wipeOne asks a node to wipe its etcd, and again if it has not begun a while later.
 func (r *recoverer) wipeOne(ctx context.Context, before observe.EtcdObservation) *diagnosis.Problem {
-	var asked, since time.Time
+	var asked time.Time
 
-	node, doing := before.Node, ""
-	waiter := r.waiter()
-	waiter.NoWait = false // it was answering
-	waiter.Interrupted = func(ctx context.Context) *diagnosis.Problem { return r.interrupted(ctx, node) }
+	node := before.Node
 
-	return waiter.Until(ctx, func(ctx context.Context) wait.State {
+	return r.followReset(ctx, node, func(ctx context.Context) (observe.Observation, string, wait.State) {
 		now := r.observer.ObserveEtcd(ctx, node)
+		state := wait.State{Pause: observeAgain, TimeUp: func(waited time.Duration) *diagnosis.Problem {
+			return r.problem(now.Observation, diagnosis.MemberUnwiped, fmt.Sprintf("its etcd is not wiped: %s, for %s",
+				wipeText(now), waited), r.typed())
+		}}
 
 		switch {
 		case now.NotOurs():
-			return wait.State{Problem: r.notOurs(now.Observation)}
+			state.Problem = r.notOurs(now.Observation)
 		case now.Empty() && !now.Starting(), isAnotherMember(before, now):
 			r.finish(outcome{node: node, address: now.Address, status: report.Applied, detail: "its etcd is wiped"}, r.started)
-			return wait.State{Done: true}
+
+			state.Done = true
 		case now.Leader != 0:
-			return wait.State{Problem: r.works(ctx, observe.EtcdSurvey{now})}
+			state.Problem = r.works(ctx, observe.EtcdSurvey{now})
 		case now.HasData && now.MemberID == before.MemberID && !leaving(now.Observation) &&
 			(asked.IsZero() || now.Asked.Sub(asked) >= resendAfter):
-			if problem := r.sendWipe(ctx, now); problem != nil {
-				return wait.State{Problem: problem}
-			}
-
-			asked = r.Clock.Now()
+			state.Problem, asked = r.sendWipe(ctx, now), r.Clock.Now()
 		}
 
-		if said := wipeText(now); said != doing {
-			doing, since = said, now.At
-		}
-
-		return wait.State{
-			Asked: now.Asked, Node: node.Name, Pause: observeAgain,
-			Limit: wait.Limit{For: doing, Since: since, Limit: r.Settings.StageTimeout},
-			TimeUp: func(waited time.Duration) *diagnosis.Problem {
-				return r.problem(now.Observation, diagnosis.MemberUnwiped, fmt.Sprintf("its etcd is not wiped: %s, for %s", doing,
-					waited), r.typed())
-			},
-		}
+		return now.Observation, wipeText(now), state
 	})
 }
 

@@ -25,12 +25,15 @@ import (
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 	"github.com/talos-mage/talos-mage/internal/test/emulatortest"
+	"github.com/talos-mage/talos-mage/internal/test/recording"
 )
 
 // atOnce is how many tests run at the same time: they wait most of the time, so more of them than there are processors.
 const atOnce = 16
 
 func TestMain(m *testing.M) {
+	recording.Serve()
+
 	if folder := os.Getenv(labFolder); folder != "" {
 		os.Exit(serveLab(folder))
 	}

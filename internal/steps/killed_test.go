@@ -272,6 +272,10 @@ type killing struct {
 func TestWhatWasKilledIsContinuedByTheNextRun(t *testing.T) {
 	t.Parallel()
 
+	if detectsRaces {
+		t.Skip("what is killed are other processes")
+	}
+
 	for name, test := range map[string]killing{
 		"an upgrade": {
 			target: "upgrade", controlPlanes: 3, workers: 1, settings: []string{"-yes=true", "MAX_PARALLEL=1"},

@@ -265,22 +265,13 @@ func (r *resetter) awaitMaintenance(ctx context.Context, planned nodeReset) (beg
 	node, asked := planned.seen.Node, r.Clock.Now()
 	begun = planned.underway
 
-	var (
-		since time.Time
-		doing string
-	)
-
-	waiter := r.waiter()
-	waiter.NoWait = false // it was answering
-	waiter.Interrupted = func(ctx context.Context) *diagnosis.Problem { return r.interrupted(ctx, node) }
-
-	problem = waiter.Until(ctx, func(ctx context.Context) wait.State {
+	problem = r.followReset(ctx, node, func(ctx context.Context) (observe.Observation, string, wait.State) {
 		now := r.observer.Observe(ctx, node)
 		if (now.Silent() || now.Wrong != nil) && r.follow(ctx, now) {
 			now = r.observer.Observe(ctx, node)
 		}
 
-		state := wait.State{Asked: now.Asked, Node: node.Name, Pause: redialLast}
+		state := wait.State{Pause: redialLast}
 		idle := now.State == talos.Ours && !leaving(now)
 
 		switch {
@@ -296,17 +287,43 @@ func (r *resetter) awaitMaintenance(ctx context.Context, planned nodeReset) (beg
 			begun = true
 		}
 
-		if said := resetText(now); said != doing {
-			doing, since = said, now.At
-		}
-
-		state.Limit = wait.Limit{For: doing, Since: since, Limit: r.resetLimit(now)}
 		state.TimeUp = func(waited time.Duration) *diagnosis.Problem { return r.noReturn(planned, now, waited) }
 
-		return state
+		return now, resetText(now), state
 	})
 
 	return begun, problem
+}
+
+// followReset looks at a node that was asked for a reset until it has ended. Whatever the node does on the way may take
+// as long as any node may take for that.
+func (w *work) followReset(ctx context.Context, node *inventory.Node,
+	look func(context.Context) (now observe.Observation, doing string, state wait.State)) *diagnosis.Problem {
+	var (
+		since time.Time
+		known string
+	)
+
+	waiter := w.waiter()
+	waiter.NoWait = false // it was answering
+	waiter.Interrupted = func(ctx context.Context) *diagnosis.Problem { return w.interrupted(ctx, node) }
+
+	return waiter.Until(ctx, func(ctx context.Context) wait.State {
+		now, doing, state := look(ctx)
+		if doing != known {
+			known, since = doing, now.At
+		}
+
+		limit := w.Settings.StageTimeout
+		if now.Silent() {
+			limit = w.Settings.NodeWait
+		}
+
+		state.Asked, state.Node = now.Asked, node.Name
+		state.Limit = wait.Limit{For: doing, Since: since, Limit: limit}
+
+		return state
+	})
 }
 
 // rebooted reports whether a node answers in another boot than before.
@@ -324,14 +341,6 @@ func resetText(now observe.Observation) string {
 	default:
 		return orUnread(now.Stage())
 	}
-}
-
-func (r *resetter) resetLimit(now observe.Observation) time.Duration {
-	if now.Silent() {
-		return r.Settings.NodeWait
-	}
-
-	return r.Settings.StageTimeout
 }
 
 // withoutEffect is the problem of a node that has its config still.

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -108,8 +110,8 @@ func (r Runner) Run(ctx context.Context, input []byte, name string, arguments ..
 	return output.Bytes(), nil
 }
 
-// Follow runs a program, and tells each line that it prints as it comes. A context that ends asks the program to stop,
-// as Ctrl-C does. Errors are those of Run.
+// Follow runs a program, and tells each line of both its streams as it comes. A context that ends asks the program to
+// stop, as Ctrl-C does. Errors are those of Run.
 func (r Runner) Follow(ctx context.Context, told func(line string), name string, arguments ...string) error {
 	path, found := r.Find(name)
 	if !found {
@@ -118,13 +120,23 @@ func (r Runner) Follow(ctx context.Context, told func(line string), name string,
 
 	var complaint bytes.Buffer
 
-	output := &lineWriter{told: told}
+	var turn sync.Mutex
+
+	inTurn := func(line string) {
+		turn.Lock()
+		defer turn.Unlock()
+
+		told(line)
+	}
+
+	output, errs := &lineWriter{told: inTurn}, &lineWriter{told: inTurn}
 	command := r.command(ctx, path, arguments)
-	command.Stdout, command.Stderr = output, &complaint
+	command.Stdout, command.Stderr = output, io.MultiWriter(errs, &complaint)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 
 	err := runBound(command)
 	output.end()
+	errs.end()
 
 	if err != nil {
 		awaitOwnSignal(ctx, err)

@@ -26,6 +26,8 @@ type Program struct {
 	Terminal bool
 	// Foresee, if set, refuses a call for what the environment and the cluster's files say.
 	Foresee func(ctx context.Context, call settings.Call) error
+	// Names, if set, are those that the cluster's files declare, as far as they can be read.
+	Names func(context.Context) (cluster string, nodes []string)
 }
 
 // Target is one thing that the program does.
@@ -99,14 +101,23 @@ func parsed[T any](v Values, name string, parse func(string) (T, error)) *T {
 // Main reads the words, does what they ask for, and gives the process's exit code. Targets are run in their order, up
 // to the first that fails; none is run if any word is wrong.
 func (p Program) Main(ctx context.Context, words []string, out, errs io.Writer) int {
-	asked, err := p.read(words)
+	shell, err := p.forShell(ctx, words, out)
+	if shell && err == nil {
+		return int(diagnosis.ExitOK)
+	}
+
+	var asked request
+	if err == nil {
+		asked, err = p.read(words)
+	}
+
 	if err == nil && !asked.tells() {
 		err = p.foresee(ctx, asked.calls)
 	}
 
 	switch {
 	case err != nil:
-		fmt.Fprintf(errs, "Error: %s\nNothing was run.\n", report.Scrub(err.Error()))
+		fmt.Fprintln(errs, report.Wrap("Error: "+report.Scrub(err.Error())+"\nNothing was run.", report.Width(errs)))
 		return int(diagnosis.ExitBadInput)
 	case asked.version:
 		fmt.Fprintln(out, version("talos-mage", buildInfo()))

@@ -17,7 +17,8 @@ func (p Program) help(out io.Writer, named []call) {
 			"  -h, -help   this help; with a target, before or behind it, that of the target\n"+
 			"  -l, -list   list the targets\n"+
 			"  -v          say more\n"+
-			"  -version    say which version this is, and which Talos releases it knows\n\n", p.Name)
+			"  -version    say which version this is, and which Talos releases it knows\n\n"+
+			"\"%s completion bash\" (or zsh, or fish) prints what makes that shell complete all this.\n\n", p.Name, p.Name)
 		p.list(out)
 	}
 

@@ -79,15 +79,17 @@ func (i Invocation) shown(loaded *settings.Settings, result check.Result, text s
 		return i.told(text)
 	}
 
-	text = report.Wrap(i.told(text), report.Width(i.Out))
+	var shown strings.Builder
+
+	shown.WriteString(report.Wrap(i.told(text), report.Width(i.Out)))
 
 	if to := workflow(loaded); to != nil {
 		for _, finding := range result.Trouble() {
-			text += i.hint(to.Annotation(finding)) + "\n"
+			shown.WriteString(i.hint(to.Annotation(finding)) + "\n")
 		}
 	}
 
-	return text
+	return shown.String()
 }
 
 // virtualMachines lists the VMs: the Proxmox API's if it is given, else those of the OpenTofu files.

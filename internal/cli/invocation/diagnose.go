@@ -50,7 +50,7 @@ func (i Invocation) Diagnose(ctx context.Context, flags settings.Overrides) *Fai
 		fmt.Fprintf(beside.Out, "\nbundle: %s; look through it before you pass it on\n", report.Scrub(step.Found.Bundle))
 	}
 
-	return i.ended(ctx, run, "diagnose", err).and(i.unwrittenReport(run, closing))
+	return i.failure(ctx, "diagnose", steps.Closing(run, err)).and(i.unwrittenReport(run, closing))
 }
 
 // tell writes what was found.

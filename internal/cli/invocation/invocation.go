@@ -293,6 +293,25 @@ type opening struct {
 		clock.Clock) (*steps.Run, error)
 }
 
+// Names are those of the cluster and of its nodes that the files declare; none if they can't be read.
+func (i Invocation) Names(ctx context.Context) (cluster string, nodes []string) {
+	loaded, err := settings.Load(i.Environ, nil, i.Workdir)
+	if err != nil {
+		return "", nil
+	}
+
+	declared, err := workspace.New(ctx, loaded, i.Environ).Inventory()
+	if err != nil {
+		return "", nil
+	}
+
+	for _, node := range declared.Nodes {
+		nodes = append(nodes, node.Name)
+	}
+
+	return declared.Name, nodes
+}
+
 // open opens the report of a run, and starts the run with it.
 func (i Invocation) open(ctx context.Context, of opening) (*steps.Run, *Failure) {
 	timepiece := clock.Scaled(of.settings.ClockScale)

@@ -163,6 +163,9 @@ func typeName(of reflect.Type, isPath bool, words []string) string {
 	}
 }
 
+// Words are all the values that the setting accepts, where they can be listed.
+func (k Knob) Words() []string { return k.words }
+
 // Takes says which values the setting accepts, to go on after "takes".
 func (k Knob) Takes() string {
 	if k.Name == "CERT_FINGERPRINTS" {

@@ -53,8 +53,8 @@ var causesOf = map[string]causes{
 	},
 	replaceName: {
 		Here: withoutMembers, Around: withoutMembers,
-		Codes: []diagnosis.ExitCode{diagnosis.ExitBootstrap, diagnosis.ExitApply, diagnosis.ExitVerify,
-			diagnosis.ExitKubernetes},
+		Codes: []diagnosis.ExitCode{diagnosis.ExitPreflight, diagnosis.ExitBootstrap, diagnosis.ExitApply,
+			diagnosis.ExitVerify, diagnosis.ExitKubernetes},
 	},
 	recoverName: {
 		Here: []diagnosis.ID{diagnosis.QuorumPossible, diagnosis.MemberUnsaved, diagnosis.MemberUnwiped,
@@ -97,7 +97,8 @@ func (c *Care) lossExplains(problem Problem) bool {
 	case loss.Living != "":
 		return problem.ID == diagnosis.MemberAnswers
 	case loss.Returns && c.Operation.Kind == replaceName:
-		return slices.Contains([]diagnosis.ID{diagnosis.FormerMachineAnswers, diagnosis.NodeSilent}, problem.ID)
+		return slices.Contains([]diagnosis.ID{diagnosis.FormerMachineAnswers, diagnosis.NodeSilent,
+			diagnosis.MachineAmbiguous}, problem.ID) // the last by whoever looks for machines
 	default:
 		return false
 	}

@@ -194,6 +194,7 @@ func ill(node string) *chaos.Incident {
 const (
 	memberAnswers = "cp3 (192.0.2.13): etcd:removeMember: failed, as told above [TM129]. Next: power it off"
 	formerAnswers = "cp3 (192.0.2.13): replaceNode: failed, as told above [TM142]. Next: power that machine off"
+	ambiguous     = "cp3 (192.0.2.13): discover: failed, as told above [TM161]. Next: declare the machine's MAC address"
 	heldBack      = "etcd:removeMember: no member of etcd is healthy: cp2: no answer [TM130]. Next: mage etcd:status"
 	noMember      = "<id> names \"3\", which is no member of etcd [TM128]. Next: mage etcd:members"
 	snapshotFails = "cp2 (192.0.2.12): etcd:snapshot: failed, as told above [TM171]. Next: again"
@@ -289,6 +290,10 @@ func TestAnOperationThatHoldsIsNoViolation(t *testing.T) {
 		}),
 		"pods that a budget keeps on another node": cared(failing(diagnosis.ExitBootstrap, drainBlocked, &chaos.Incident{
 			Node: "cp1", Class: chaos.Class{Everywhere: []diagnosis.ID{diagnosis.DrainBlocked}}})),
+		"one that is found in its place": removing(func(c *chaos.Care) {
+			c.Operation.Kind, c.Operation.Loss.Returns = "replaceNode", true
+			failing(diagnosis.ExitPreflight, ambiguous, nil)(c)
+		}),
 		"an etcd without quorum that is wiped": recovering(func(*chaos.Care) {}),
 		"an etcd that is restored already": recovering(func(c *chaos.Care) {
 			c.Again.Code, c.Again.Message = diagnosis.ExitBootstrap, notNeeded

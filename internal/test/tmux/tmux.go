@@ -38,8 +38,9 @@ func Start(tb testing.TB, width, height int, command string, environ ...string) 
 	script := filepath.Join(folder(tb), "run")
 	require.NoError(tb, os.WriteFile(script, []byte("stty -echo\n"+command+"\necho end $?\nexec sleep 600\n"), 0o600))
 
-	arguments := []string{"-f", os.DevNull, "-u", "new-session", "-d", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height),
-		"sh", script, ";", "set-option", "-g", "status", "off", ";", "set-option", "-g", "history-limit", "10000"}
+	arguments := []string{"-f", os.DevNull, "-u", "new-session", "-d",
+		"-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "sh", script,
+		";", "set-option", "-g", "status", "off", ";", "set-option", "-g", "history-limit", "10000"}
 	starting := terminal.tmux(arguments...)
 	starting.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + tb.TempDir(), "LC_ALL=C.UTF-8",
 		"TERM=screen-256color"}, environ...)
