@@ -80,7 +80,8 @@ func recoveryFaults() []fault {
 	return []fault{
 		{
 			title: "a control plane never comes back from having its etcd wiped", class: "no answer",
-			knob: "Reset: ResetPowersOff", cluster: three, run: "etcd:recover", settings: []string{"-destroyed=cp2,cp3", "NODE_WAIT=60s", "STAGE_TIMEOUT=60s"},
+			knob: "Reset: ResetPowersOff", cluster: three, run: "etcd:recover",
+			settings: []string{"-destroyed=cp2,cp3", "NODE_WAIT=60s", "STAGE_TIMEOUT=60s"},
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				lose(t, w)
