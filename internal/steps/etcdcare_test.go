@@ -182,6 +182,33 @@ func TestAnEtcdThatIsNotWholeIsNotDefragmented(t *testing.T) {
 	require.Zero(t, calls(l.Node("cp2"), defragCall))
 }
 
+func TestAMemberIsNotDefragmentedOnceAnotherHasGone(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 0)
+	l.up(t)
+
+	// cp1 began etcd and leads it, so cp2 comes first.
+	fault(l.Node("cp2"), emulator.CallFault{Method: defragCall, When: emulator.AfterEffect, Do: emulator.Cut})
+
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+
+		for calls(l.Node("cp2"), defragCall) == 0 && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+
+		l.Node("cp1").PowerOff()
+	}()
+
+	problem := l.session(t).fails(t, diagnosis.ExitBootstrap, diagnosis.DefragHeldBack, steps.EtcdDefrag{})
+	<-gone
+	require.Equal(t, "cp2", problem.Node)
+	require.Contains(t, problem.Cause, "cp1: no answer")
+	require.Zero(t, calls(l.Node("cp3"), defragCall))
+}
+
 func TestTheListOfMembersNamesTheirNodes(t *testing.T) {
 	t.Parallel()
 

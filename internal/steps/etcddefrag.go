@@ -99,12 +99,16 @@ func (d *defragmenter) defragment(ctx context.Context, member observe.EtcdObserv
 func (d *defragmenter) change(ctx context.Context, member observe.EtcdObservation) (observe.EtcdObservation,
 	*diagnosis.Problem) {
 	_, err := retry.Do(ctx, d.Clock, d.retries(member.Node),
-		func(ctx context.Context, _ int) error { return d.send(ctx, member) },
+		func(ctx context.Context, _ int) error { return d.attempt(ctx, member) },
 		func(err error) bool { return talos.Classify(talos.OpEtcd, err) == talos.Retry })
+
+	problem, isProblem := diagnosis.AsProblem(err)
 
 	switch {
 	case ctx.Err() != nil:
 		return member, d.interrupted(ctx, member.Node)
+	case isProblem:
+		return member, problem
 	case err != nil:
 		return member, d.problem(member.Observation, diagnosis.DefragFailed, talos.Explain(err),
 			command("etcd:status", nil)).From(err)
@@ -112,7 +116,7 @@ func (d *defragmenter) change(ctx context.Context, member observe.EtcdObservatio
 
 	since, after := d.Clock.Now(), member
 
-	problem := d.waiter().Until(ctx, func(ctx context.Context) wait.State {
+	problem = d.waiter().Until(ctx, func(ctx context.Context) wait.State {
 		after = d.observer.ObserveEtcd(ctx, member.Node)
 
 		return wait.State{
@@ -126,6 +130,19 @@ func (d *defragmenter) change(ctx context.Context, member observe.EtcdObservatio
 	})
 
 	return after, problem
+}
+
+// attempt defragments a member if all others are healthy: one may have gone while the member before was worked on.
+func (d *defragmenter) attempt(ctx context.Context, member observe.EtcdObservation) error {
+	others := d.observer.SurveyEtcd(ctx).Without(member.Node)
+
+	ill := slices.IndexFunc(others, func(other observe.EtcdObservation) bool { return !other.Healthy() })
+	if ill < 0 {
+		return d.send(ctx, member)
+	}
+
+	return d.problem(member.Observation, diagnosis.DefragHeldBack,
+		"etcd could not spare it: "+others[ill].Describe(), command("etcd:status", nil))
 }
 
 func (d *defragmenter) send(ctx context.Context, member observe.EtcdObservation) error {

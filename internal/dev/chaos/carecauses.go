@@ -92,6 +92,8 @@ func (c *Care) lossExplains(problem Problem) bool {
 	loss := c.Operation.Loss
 
 	switch {
+	case loss != nil && problem.ID == diagnosis.QuorumPossible: // by a machine that still boots
+		return slices.ContainsFunc(loss.Emptied, func(name string) bool { return strings.Contains(problem.Line, name) })
 	case loss == nil || problem.Node != c.Operation.Node:
 		return false
 	case loss.Living != "":

@@ -199,6 +199,7 @@ const (
 	noMember      = "<id> names \"3\", which is no member of etcd [TM128]. Next: mage etcd:members"
 	snapshotFails = "cp2 (192.0.2.12): etcd:snapshot: failed, as told above [TM171]. Next: again"
 	drainBlocked  = "cp2 (192.0.2.12): upgrade: failed, as told above [TM180]. Next: again"
+	stillBooting  = "etcd:recover: failed, as told above [TM146]. Next: mage etcd:recover snapshot0.db -destroyed="
 	notNeeded     = "cp1 (192.0.2.11): etcd:recover: failed, as told above [TM145]. Next: mage etcd:status"
 )
 
@@ -227,6 +228,7 @@ func violatedCare() map[string][]*chaos.History {
 			cared(failing(diagnosis.ExitBootstrap, snapshotFails, &chaos.Incident{Node: "cp2",
 				Class: chaos.Class{Name: "nothing but delay"}})),
 			removing(failing(diagnosis.ExitBootstrap, memberAnswers, nil)),
+			recovering(failing(diagnosis.ExitBootstrap, stillBooting+"cp1", nil)), // which lost nothing
 			cared(func(c *chaos.Care) {
 				failing(diagnosis.ExitBootstrap, snapshotFails, ill("cp2"))(c)
 				c.Happened = false // it would have come later
@@ -295,6 +297,9 @@ func TestAnOperationThatHoldsIsNoViolation(t *testing.T) {
 			failing(diagnosis.ExitPreflight, ambiguous, nil)(c)
 		}),
 		"an etcd without quorum that is wiped": recovering(func(*chaos.Care) {}),
+		"a machine without etcd's data that still boots": recovering(func(c *chaos.Care) {
+			failing(diagnosis.ExitBootstrap, stillBooting+"cp2", nil)(c)
+		}),
 		"an etcd that is restored already": recovering(func(c *chaos.Care) {
 			c.Again.Code, c.Again.Message = diagnosis.ExitBootstrap, notNeeded
 		}),

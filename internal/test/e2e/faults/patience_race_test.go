@@ -8,5 +8,5 @@ const (
 	applyTimeout = "8s"
 )
 
-// oneOfEach has one fault of each class played: to the program they look alike, so that it does the same.
-const oneOfEach = true
+// mostOfEach is how many faults of a section are played. Chaos shows the detector many more.
+const mostOfEach = 2
