@@ -206,6 +206,10 @@ spec:
 func TestWhatKeepsApplicationsFromBeingInstalledIsExplained(t *testing.T) {
 	t.Parallel()
 
+	if detectsRaces {
+		t.Skip("its time goes into other processes")
+	}
+
 	for _, failure := range appsFailures {
 		t.Run(failure.name, func(t *testing.T) {
 			t.Parallel()
@@ -250,6 +254,10 @@ func TestWhatKeepsApplicationsFromBeingInstalledIsExplained(t *testing.T) {
 // Each call is made, and its reply lost with the run. The next run finds what is there.
 func TestApplicationsAreInstalledAfterARunWasStoppedAtAnyCall(t *testing.T) {
 	t.Parallel()
+
+	if detectsRaces {
+		t.Skip("its time goes into other processes")
+	}
 
 	const calls = 8
 

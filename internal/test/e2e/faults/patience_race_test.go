@@ -9,4 +9,4 @@ const (
 )
 
 // mostOfEach is how many faults of a section are played. Chaos shows the detector many more.
-const mostOfEach = 2
+const mostOfEach = 1
