@@ -16,7 +16,7 @@ type check struct {
 	violations func(h *History) []string
 }
 
-var checks = append([]check{
+var checks = slices.Concat([]check{
 	{"one etcd", oneEtcd},
 	{"one Bootstrap", oneBootstrap},
 	{"own config only", ownConfigOnly},
@@ -29,7 +29,7 @@ var checks = append([]check{
 	{"nobody is forgotten", nobodyIsForgotten},
 	{"healed is healthy", healedIsHealthy},
 	{"nothing done twice", nothingDoneTwice},
-}, careChecks...)
+}, careChecks, lookChecks)
 
 // Checks are the names of everything that is checked after a plan.
 func Checks() []string {
