@@ -23,8 +23,8 @@ const (
 func (r *Result) Markdown() string {
 	var text strings.Builder
 
-	fmt.Fprintf(&text, "%d processors with a load of %s before, talosctl %s, nodes of Talos %s whose time passes %d times as "+
-		"fast.\n\n", r.Processors, r.Load, r.Talosctl, talosVersion, r.Scale)
+	fmt.Fprintf(&text, "%d processors with a load of %s before, talosctl %s, nodes of Talos %s whose time passes %d "+
+		"times as fast.\n\n", r.Processors, r.Load, r.Talosctl, talosVersion, r.Scale)
 	text.WriteString("| nodes | brought up by | time | of the floor | processor | of ours | memory | of ours | " +
 		"up at its end |\n|---:|---|---:|---:|---:|---:|---:|---:|---:|\n")
 
