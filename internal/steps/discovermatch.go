@@ -76,8 +76,8 @@ func (d Discovery) unmatched(run *Run) error {
 // untilTold is how machines come to be told apart. One that was replaced must not come back, whatever is declared.
 func untilTold(conflict match.Conflict) string {
 	if former := firstAddresses(conflict.Former); len(former) > 0 {
-		return "switch the machine at " + text.List(former) + " off for good, or wipe it: it is not the one that is declared " +
-			"for " + text.List(names(conflict.Nodes)) + ", which took its place; then mage discover"
+		return fmt.Sprintf("switch the machine at %s off for good, or wipe it: it is not the one that is declared for %s; "+
+			"then mage discover", text.List(former), text.List(names(conflict.Nodes)))
 	}
 
 	return "correct what is declared for " + text.List(names(conflict.Nodes)) +

@@ -209,6 +209,11 @@ func TestAMachineIsReplaced(t *testing.T) {
 	require.Contains(t, problem.Cause, "the machine that cp3 is to replace answers at")
 	require.Contains(t, problem.Next, "power that machine off for good, then mage replaceNode cp3")
 
+	// A search finds it, and says what to do with it whatever the files declare.
+	s = l.session(t, "NODE=cp3", "DISCOVER=1", "NO_WAIT=1")
+	problem = s.fails(t, diagnosis.ExitPreflight, diagnosis.MachineAmbiguous, s.replacing()...)
+	require.Contains(t, problem.Next, "switch the machine at "+l.addressOf("cp3")+" off for good, or wipe it")
+
 	// No other step takes it for the declared one either.
 	l.session(t, "NODE=cp3").fails(t, diagnosis.ExitVerify, diagnosis.WrongMachine, steps.Verify{})
 

@@ -97,7 +97,9 @@ func (w *work) done(status report.Status, detail string) error {
 }
 
 // failed records that such a step failed, and why; and of which node, if it is about one.
-func (w *work) failed(ctx context.Context, err error) error { return w.endedAs(ctx, err, report.Failed) }
+func (w *work) failed(ctx context.Context, err error) error {
+	return w.endedAs(ctx, err, report.Failed)
+}
 
 func (w *work) endedAs(ctx context.Context, err error, status report.Status) error {
 	err = w.ofStep(ctx, err)
