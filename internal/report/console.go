@@ -569,7 +569,7 @@ const furtherIn = 4
 
 // print writes a result with secrets masked.
 func (c *Console) print(line string) {
-	text := wrap(scrubPainted(line, c.options.Color), c.options.width(), furtherIn) + "\n"
+	text := Wrap(scrubPainted(line, c.options.Color), c.options.width()) + "\n"
 	if err := c.above(c.options.Out, text); err != nil && c.err == nil {
 		c.err = fmt.Errorf("write results: %w", err)
 	}

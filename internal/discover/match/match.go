@@ -234,11 +234,16 @@ func (m *matcher) pair(one link) {
 
 // refusal is why a machine is not the declared one; empty if it is, or nothing is declared.
 func (m *matcher) refusal(node *inventory.Node, machine discover.Machine) string {
-	if len(machine.MACs) == 0 && machine.UUID == "" {
-		if machine.State == talos.Ours || !node.DeclaresMachine() {
-			return ""
-		}
+	told := len(machine.MACs) > 0 || machine.UUID != ""
+	brokeOff := machine.Err != nil && len(machine.MACs) == 0 && len(node.MACs) > 0
 
+	switch {
+	case told && !brokeOff:
+	case machine.State == talos.Ours || !node.DeclaresMachine():
+		return ""
+	case told:
+		return "it has not told its MAC addresses, which would have to be those declared"
+	default:
 		return "it tells neither its MAC addresses nor its UUID, which would have to be those declared"
 	}
 

@@ -1,6 +1,7 @@
 package match_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -53,6 +54,14 @@ func machine(last int, told ...string) discover.Machine {
 			made.UUID = text
 		}
 	}
+
+	return made
+}
+
+// brokeOff is one whose connection broke off while it told.
+func brokeOff(last int, told ...string) discover.Machine {
+	made := machine(last, told...)
+	made.Err = errors.New("the connection broke off")
 
 	return made
 }
@@ -122,6 +131,11 @@ func TestMachinesAreMatchedByWhatTheyAre(t *testing.T) {
 			[]string{"cp1 at 192.0.2.50 by MAC"}},
 		"by UUID, however it is written": {nodes{node(1, uuidA)}, machines{machine(50, macB, strings.ToUpper(uuidA))},
 			match.Options{}, []string{"cp1 at 192.0.2.50 by UUID"}},
+		"its links were not read": {nodes{node(1, macA)}, machines{configured(talos.Ours, "cp1", brokeOff(50, uuidA))},
+			match.Options{}, []string{"cp1 at 192.0.2.50 by host name"}},
+		"its links were not read, and it waits for a config": {nodes{node(1, macA)}, machines{brokeOff(11, uuidA)},
+			match.Options{}, []string{"ambiguous: 192.0.2.11 is cp1's machine by its declared address 192.0.2.11, but it has " +
+				"not told its MAC addresses, which would have to be those declared"}},
 		"by both": {nodes{node(1, macA, uuidA)}, machines{machine(50, macA, uuidA)}, match.Options{},
 			[]string{"cp1 at 192.0.2.50 by MAC, UUID"}},
 		"MAC and UUID go against each other": {nodes{node(1, macA, uuidA)}, machines{machine(50, macA, uuidB)},
