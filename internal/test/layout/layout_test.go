@@ -90,7 +90,8 @@ var mayImport = map[string][]string{
 		"internal/dev/thrift", "internal/kube", "internal/steps",
 	},
 	"internal/dev/clusterfiles": {"internal/cluster", "internal/machineconfig", "internal/machineconfig/generate"},
-	"internal/dev/devtargets":   {"internal/dev/chaos"},
+	"internal/dev/devtargets":   {"internal/dev/chaos", "internal/dev/dist", "internal/dev/emulator"},
+	"internal/dev/dist":         {},
 	"internal/dev/rehearsal":    {"internal/cli", "internal/cli/settings", "internal/dev/emulator", "internal/steps"},
 	"internal/dev/thrift":       {},
 	// Its machines know nothing of the API that is served for them, and nobody else sees either.

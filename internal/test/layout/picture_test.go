@@ -25,12 +25,12 @@ var boxes = []box{
 	{picture.Box{Name: "magefiles", Says: "what mage runs here", Column: 2.5, Aside: true}, []string{"magefiles"}},
 	{picture.Box{Name: "targets", Says: "what people type", Column: 0.5}, []string{"targets"}},
 	{
-		picture.Box{Name: "dev/rehearsal", Says: "demo, emulator:up", Column: 1.75, Aside: true},
+		picture.Box{Name: "dev/rehearsal", Says: "demo", Column: 1.75, Aside: true},
 		[]string{"internal/dev/rehearsal"},
 	},
 	{
-		picture.Box{Name: "dev/chaos", Says: "random clusters and faults", Column: 3, Aside: true},
-		[]string{"internal/dev/devtargets", "internal/dev/chaos"},
+		picture.Box{Name: "dev/devtargets", Says: "emulator:up, chaos, dist", Column: 3, Aside: true},
+		[]string{"internal/dev/devtargets", "internal/dev/chaos", "internal/dev/dist"},
 	},
 	{picture.Box{Name: "cli", Says: "one call of the program", Column: 0.5}, []string{"internal/cli"}},
 	{
