@@ -39,11 +39,11 @@ func (s Reset) Run(ctx context.Context, run *Run) error {
 
 	planned, err := resetter.plan(ctx)
 	if err != nil {
-		return resetter.failed(ctx, err)
+		return resetter.endedAs(ctx, err, report.Refused)
 	}
 
 	if err := resetter.weigh(ctx, planned); err != nil {
-		return resetter.failed(ctx, err)
+		return resetter.endedAs(ctx, err, report.Refused)
 	}
 
 	if err := resetter.agree(ctx, planned); err != nil {

@@ -349,9 +349,6 @@ func TestAnOperationThatHoldsIsNoViolation(t *testing.T) {
 			failing(diagnosis.ExitBootstrap, memberAnswers, nil)(c)
 			c.Again.Code, c.Again.Message = c.First.Code, c.First.Message
 		}),
-		"a member that is removed already": removing(func(c *chaos.Care) {
-			c.Again.Code, c.Again.Message = diagnosis.ExitBadInput, noMember
-		}),
 		"a former machine that comes back": removing(func(c *chaos.Care) {
 			c.Operation.Kind, c.Operation.Loss.Returns = "replaceNode", true
 			failing(diagnosis.ExitBootstrap, formerAnswers, nil)(c)

@@ -65,6 +65,9 @@ type Conflict struct {
 	Nodes    []*inventory.Node
 	Machines []discover.Machine
 	Why      string
+	// Former are those of the machines that run as a node of this cluster, and are not the ones that the files declare:
+	// they were replaced.
+	Former []discover.Machine
 }
 
 // Duplicate is something that several machines have.
@@ -290,6 +293,11 @@ func (m *matcher) conflict(tied []*inventory.Node, machines []int, why string) {
 	}
 
 	conflict.Machines = byAddress(conflict.Machines)
+	conflict.Former = slices.DeleteFunc(slices.Clone(conflict.Machines), func(machine discover.Machine) bool {
+		return machine.State != talos.Ours || slices.ContainsFunc(tied, func(node *inventory.Node) bool {
+			return m.refusal(node, machine) == ""
+		})
+	})
 	m.result.Ambiguous = append(m.result.Ambiguous, conflict)
 }
 

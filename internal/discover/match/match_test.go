@@ -87,6 +87,10 @@ func lines(result match.Result) []string {
 
 	for _, conflict := range result.Ambiguous {
 		told = append(told, "ambiguous: "+conflict.Why)
+
+		for _, former := range conflict.Former {
+			told = append(told, "former: "+former.Address().String())
+		}
 	}
 
 	for _, missing := range result.Missing {
@@ -176,6 +180,14 @@ func TestMachinesAreMatchedByWhatTheyAre(t *testing.T) {
 			machines{configured(talos.Ours, "cp2", machine(50, macA))}, match.Options{},
 			[]string{"ambiguous: 192.0.2.50 is cp1's machine by MAC " + macA +
 				"; 192.0.2.50 is cp2's machine by host name cp2"}},
+		"the machine that was replaced is back": {nodes{node(1, macA)},
+			machines{machine(11, macA), configured(talos.Ours, "cp1", machine(50, macB))}, match.Options{},
+			[]string{"ambiguous: 192.0.2.11 is cp1's machine by MAC " + macA +
+				"; 192.0.2.50 is cp1's machine by host name cp1", "former: 192.0.2.50"}},
+		"the machine that was replaced is back alone": {nodes{node(1, macA)},
+			machines{configured(talos.Ours, "cp1", machine(50, macB))}, match.Options{},
+			[]string{"ambiguous: 192.0.2.50 is cp1's machine by host name cp1, but the machine has " + macB +
+				", declared is " + macA, "former: 192.0.2.50"}},
 		"a host name tells nothing in maintenance": {nodes{node(1)},
 			machines{configured(talos.Maintenance, "cp1", machine(50, macA))}, match.Options{},
 			[]string{"missing: cp1", "extra: 192.0.2.50"}},
