@@ -86,14 +86,18 @@ var mayImport = map[string][]string{
 	"internal/talos":  {},
 
 	// Apart from what ships.
+	"internal/dev/bench": {"internal/cluster", "internal/dev/emulator", "internal/report", "internal/talos"},
 	"internal/dev/chaos": {
 		"internal/cli", "internal/cli/settings", "internal/cluster", "internal/dev/clusterfiles", "internal/dev/emulator",
 		"internal/dev/thrift", "internal/kube", "internal/steps",
 	},
 	"internal/dev/clusterfiles": {"internal/cluster", "internal/machineconfig", "internal/machineconfig/generate"},
-	"internal/dev/devtargets":   {"internal/dev/chaos"},
-	"internal/dev/rehearsal":    {"internal/cli", "internal/cli/settings", "internal/dev/emulator", "internal/steps"},
-	"internal/dev/thrift":       {},
+	"internal/dev/devtargets": {
+		"internal/dev/bench", "internal/dev/chaos", "internal/dev/dist", "internal/dev/emulator",
+	},
+	"internal/dev/dist":      {},
+	"internal/dev/rehearsal": {"internal/cli", "internal/cli/settings", "internal/dev/emulator", "internal/steps"},
+	"internal/dev/thrift":    {},
 	// Its machines know nothing of the API that is served for them, and nobody else sees either.
 	"internal/dev/emulator": {
 		"internal/cluster", "internal/dev/clusterfiles", "internal/dev/emulator/api", "internal/dev/emulator/machine",
