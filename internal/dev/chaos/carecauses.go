@@ -71,7 +71,7 @@ var causesOf = map[string]causes{
 		Codes: []diagnosis.ExitCode{diagnosis.ExitBootstrap, diagnosis.ExitKubernetes},
 	},
 	replaceName: {
-		Here: withoutMembers, Around: withoutMembers,
+		Here: slices.Concat(withoutMembers, withoutMember), Around: withoutMembers, // it waits for the new member
 		Codes: []diagnosis.ExitCode{diagnosis.ExitPreflight, diagnosis.ExitBootstrap, diagnosis.ExitApply,
 			diagnosis.ExitVerify, diagnosis.ExitKubernetes},
 	},

@@ -268,6 +268,7 @@ const (
 	memberAnswers = "cp3 (192.0.2.13): etcd:removeMember: failed, as told above [TM129]. Next: power it off"
 	formerAnswers = "cp3 (192.0.2.13): replaceNode: failed, as told above [TM142]. Next: power that machine off"
 	ambiguous     = "cp3 (192.0.2.13): discover: failed, as told above [TM161]. Next: declare the machine's MAC address"
+	notJoined     = "cp3 (192.0.2.13): joinEtcd: failed, as told above [TM112]. Next: talosctl service etcd"
 	heldBack      = "etcd:removeMember: no member of etcd is healthy: cp2: no answer [TM130]. Next: mage etcd:status"
 	noMember      = "<id> names \"3\", which is no member of etcd [TM128]. Next: mage etcd:members"
 	snapshotFails = "cp2 (192.0.2.12): etcd:snapshot: failed, as told above [TM171]. Next: again"
@@ -398,12 +399,13 @@ func TestAnOperationThatHoldsIsNoViolation(t *testing.T) {
 			failing(diagnosis.ExitBootstrap, memberAnswers, nil)(c)
 			c.Again.Code, c.Again.Message = c.First.Code, c.First.Message
 		}),
-		"a member that is removed already": removing(func(c *chaos.Care) {
-			c.Again.Code, c.Again.Message = diagnosis.ExitBadInput, noMember
-		}),
 		"a former machine that comes back": removing(func(c *chaos.Care) {
 			c.Operation.Kind, c.Operation.Loss.Returns = "replaceNode", true
 			failing(diagnosis.ExitBootstrap, formerAnswers, nil)(c)
+		}),
+		"a new member that does not get well": removing(func(c *chaos.Care) {
+			c.Operation.Kind = "replaceNode"
+			failing(diagnosis.ExitKubernetes, notJoined, ill("cp3"))(c)
 		}),
 		"pods that a budget keeps on another node": cared(failing(diagnosis.ExitBootstrap, drainBlocked, &chaos.Incident{
 			Node: "cp1", Class: chaos.Class{Everywhere: []diagnosis.ID{diagnosis.DrainBlocked}}})),

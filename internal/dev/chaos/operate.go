@@ -181,6 +181,7 @@ func (w *world) repeat(ctx context.Context, care *Care) error {
 	kind := operation.kind()
 
 	w.healUp()
+	defer w.attend(ctx)()
 
 	if kind.healed != nil {
 		if err := kind.healed(w, care); err != nil {
@@ -538,7 +539,7 @@ func (w *world) blow(name, method string, care *Care) Blow {
 // defragments reports whether a member other than this one is at it, and answers nobody.
 func (w *world) defragments(name, other string) bool {
 	return name != other && slices.ContainsFunc(w.node(name).Calls(),
-		func(call emulator.Call) bool { return call.Name() == "EtcdDefragment" && !call.Done })
+		func(call emulator.Call) bool { return call.Name() == "EtcdDefragment" && call.Working })
 }
 
 // justStruck reports whether something befell a machine of which nobody need know yet.

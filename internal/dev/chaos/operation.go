@@ -198,13 +198,15 @@ func (p *Plan) nextTalos() string {
 	}
 }
 
-// workloads are what runs on the cluster while it is looked after: they can be moved, one pod at a time.
+// workloads are what runs on the cluster while it is looked after: they can be moved, one pod at a time, if there are
+// two workers that take pods.
 func (p *Plan) workloads() []kubernetes.Workload {
 	const enough = 2
 
 	var work []kubernetes.Workload
 
-	if p.Operation.Kind != "" && len(p.Workers()) >= enough {
+	open := slices.DeleteFunc(p.Workers(), func(name string) bool { return name == p.Operation.Cordoned })
+	if p.Operation.Kind != "" && len(open) >= enough {
 		work = []kubernetes.Workload{
 			{Name: "web", Replicas: 2, Budget: 1, Starting: 10 * time.Second, EmptyDir: true},
 			{Name: "data", Kind: kubernetes.StatefulSet, Ending: 20 * time.Second},

@@ -158,7 +158,8 @@ func newDesk(t *testing.T) *desk {
 	}
 
 	return &desk{cluster, root, append(cluster.Environ(), "ROOT_DIR="+root,
-		"KUBECONFIG="+filepath.Join(root, "kubeconfig"), "TMPDIR="+t.TempDir(), "HOME="+t.TempDir(), "SOPS_AGE_KEY_FILE="+filepath.Join(root, "age.key"),
+		"KUBECONFIG="+filepath.Join(root, "kubeconfig"), "TMPDIR="+t.TempDir(), "HOME="+t.TempDir(),
+		"SOPS_AGE_KEY_FILE="+filepath.Join(root, "age.key"),
 		"PATH="+strings.Join([]string{filepath.Dir(compiled(t)), key.Programs, os.Getenv("PATH")}, ":"))}
 }
 
