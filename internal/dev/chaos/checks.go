@@ -218,7 +218,10 @@ func swapsAreTold(h *History) []string {
 	for _, run := range h.First {
 		for _, name := range h.Confused {
 			told := slices.ContainsFunc(run.Problems(), func(problem Problem) bool {
-				return problem.Node == name && (problem.ID == diagnosis.NodesSwapped || problem.ID == diagnosis.WrongMachine)
+				swap := problem.ID == diagnosis.NodesSwapped || problem.ID == diagnosis.WrongMachine
+
+				// What something else keeps from being read can't be told, and is no success either.
+				return problem.Node == name && (swap || h.explained(run, problem))
 			})
 
 			if !told && !run.Interrupted && run.reached("verifyWorkers") {

@@ -41,6 +41,12 @@ type Care struct {
 	MemberLeft, NodeLeft bool
 	// Rotation is what became of the talosconfig; nil if it was not to be renewed.
 	Rotation *Rotation
+	// ProgramFailed is set if a program of the operator's computer failed by itself.
+	ProgramFailed bool
+	// Installed is what became of the applications; nil if none were to be installed.
+	Installed *Installed
+	// Kubernetes is what became of an upgrade of Kubernetes; nil for none.
+	Kubernetes *KubernetesUpgrade
 	// Cordons are the nodes that had a cordon of ours after each call.
 	FirstCordons, AgainCordons []string
 	// Uncordoned is set if somebody else's cordon was taken back.
@@ -120,6 +126,14 @@ func (w *world) operate(ctx context.Context, history *History) error {
 	w.recover(ctx, "")
 	w.judge(care)
 
+	if care.Installed != nil {
+		care.Installed.Missing = w.apps.missing()
+	}
+
+	if care.Kubernetes != nil {
+		care.Kubernetes.Old = w.oldComponents()
+	}
+
 	if care.Rotation != nil {
 		if err := w.tryTalosconfig(ctx, care); err != nil {
 			return err
@@ -167,6 +181,7 @@ func (w *world) repeat(ctx context.Context, care *Care) error {
 	kind := operation.kind()
 
 	w.healUp()
+	defer w.attend(ctx)()
 
 	if kind.healed != nil {
 		if err := kind.healed(w, care); err != nil {
@@ -524,7 +539,7 @@ func (w *world) blow(name, method string, care *Care) Blow {
 // defragments reports whether a member other than this one is at it, and answers nobody.
 func (w *world) defragments(name, other string) bool {
 	return name != other && slices.ContainsFunc(w.node(name).Calls(),
-		func(call emulator.Call) bool { return call.Name() == "EtcdDefragment" && !call.Done })
+		func(call emulator.Call) bool { return call.Name() == "EtcdDefragment" && call.Working })
 }
 
 // justStruck reports whether something befell a machine of which nobody need know yet.
@@ -550,6 +565,8 @@ var careChecks = []check{
 	{"one living etcd", ofCare(oneLivingEtcd)},
 	{"the living keep their members", ofCare(membersKept)},
 	{"talosconfigs are renewed whole", ofCare(rotatedSafely)},
+	{"applications are installed", ofCare(appsAreInstalled)},
+	{"Kubernetes is upgraded", ofCare(kubernetesIsUpgraded)},
 	{"operations are told", ofCare(operationsAreTold)},
 	{"operations fail rightly", operationsFailRightly},
 	{"operations converge", ofCare(operationsConverge)},
