@@ -214,20 +214,6 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
-			Name:    "emulator:up",
-			Summary: "runs emulated nodes in the foreground until Ctrl-C, and prints the environment that leads to them.",
-			More:    "Without flags it makes the files of three control planes and three workers.",
-			Flags: []commandline.Flag{
-				{Name: "talosDir", Kind: commandline.Text, Meaning: "Folder with the talconfig.yaml whose nodes are played."},
-				{Name: "scenario", Kind: commandline.Text, Meaning: "Scenario file, whose nodes are played with its faults and events (docs/emulator.md)."},
-				{Name: "talosVersion", Kind: commandline.Text, Meaning: "Talos release that the nodes run; by default that of talosDir's files, else v1.14.1."},
-				{Name: "scale", Kind: commandline.Number, Meaning: "How many times as fast as the wall clock time passes on the nodes; by default 20."},
-			},
-			Run: func(ctx context.Context, given commandline.Values) error {
-				return rehearsal.Emulator{}.Up(ctx, given.Text("talosDir"), given.Text("scenario"), given.Text("talosVersion"), given.Number("scale"))
-			},
-		},
-		{
 			Name:    "etcd:defrag",
 			Summary: "has every member give back the space that it no longer needs, one at a time, the leader last.",
 			More:    "All members have to be healthy, before and after each.",

@@ -15,8 +15,9 @@ const (
 var etcdMemberEntries = []Entry{
 	{
 		ID: UnknownMember, Title: "etcd has no such member", Severity: Failure, Exit: ExitBadInput,
-		Cause: "A member is named by its id, in hex, as mage etcd:members prints it. One that was removed already is no " +
-			"member any more, and its id is never given again.",
+		Cause: "A member is named by its id: 16 hex digits, as mage etcd:members prints it. What was typed is none, or " +
+			"differs little from a member's. A whole id that is like no member's is that of one that was removed already: " +
+			"then there is nothing to do.",
 		Remedy: "Look the id up with mage etcd:members.",
 		Source: sourceOurs,
 	},
@@ -46,7 +47,8 @@ var etcdMemberEntries = []Entry{
 		ID: NodeObjectLeft, Title: "Kubernetes still lists the node", Severity: Failure, Exit: ExitKubernetes,
 		Cause: "The node is gone, and its Node object could not be deleted: the Kubernetes API did not answer, or refused " +
 			"it. Until it is deleted Kubernetes waits for that node's pods.",
-		Remedy: "Run it again once the API answers (mage status), or delete the object with kubectl delete node.",
+		Remedy: "Delete the object with kubectl delete node once the API answers (mage status). mage replaceNode does so if " +
+			"it is run again.",
 		Source: sourceOurs,
 	},
 	{

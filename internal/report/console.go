@@ -516,17 +516,26 @@ func countResults(results []Result) string {
 	}
 
 	var parts []string
-	for _, status := range []Status{Applied, OK, Planned, Skipped, Warned, Drifted, Joining, Failed} {
+	for _, status := range []Status{Applied, OK, Planned, Skipped, Warned, Drifted, Joining, Refused, Failed} {
 		switch count := counts[status]; {
 		case count == 0:
 		case len(parts) == 0:
-			parts = append(parts, fmt.Sprintf("%d of %s %s", count, plural(total, "node"), status))
+			parts = append(parts, fmt.Sprintf("%d of %s %s", count, plural(total, "node"), counted(status)))
 		default:
-			parts = append(parts, fmt.Sprintf("%d %s", count, status))
+			parts = append(parts, fmt.Sprintf("%d %s", count, counted(status)))
 		}
 	}
 
 	return strings.Join(parts, ", ")
+}
+
+// counted is what nodes of a status are, behind their number.
+func counted(status Status) string {
+	if status == Warned {
+		return "with a warning"
+	}
+
+	return string(status)
 }
 
 // countFindings is "24 checks ok, 2 warnings, 1 failure".
@@ -560,7 +569,7 @@ const furtherIn = 4
 
 // print writes a result with secrets masked.
 func (c *Console) print(line string) {
-	text := wrap(scrubPainted(line, c.options.Color), c.options.width(), furtherIn) + "\n"
+	text := Wrap(scrubPainted(line, c.options.Color), c.options.width()) + "\n"
 	if err := c.above(c.options.Out, text); err != nil && c.err == nil {
 		c.err = fmt.Errorf("write results: %w", err)
 	}

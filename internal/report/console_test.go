@@ -159,6 +159,29 @@ func TestALaterResultOfANodeTakesThePlaceOfAnEarlierOne(t *testing.T) {
 		"verifyWorkers: 1 of 1 node failed (1.0s)\n", out.String())
 }
 
+func TestNodesAreCountedAsPeopleWouldSay(t *testing.T) {
+	t.Parallel()
+
+	for want, statuses := range map[string][]report.Status{
+		"2 of 2 nodes with a warning":            {report.Warned, report.Warned},
+		"1 of 2 nodes refused, 1 failed":         {report.Failed, report.Refused},
+		"1 of 3 nodes applied, 2 with a warning": {report.Warned, report.Applied, report.Warned},
+	} {
+		var out, errs syncbuffer.Buffer
+
+		recorder := report.NewRecorder(time.Now, report.NewConsole(report.ConsoleOptions{Out: &out, Err: &errs}))
+		recorder.Start("upgrade", "cp1", "cp2", "cp3")
+
+		for i, status := range statuses {
+			recorder.Result(report.Result{Node: fmt.Sprintf("cp%d", i+1), Step: "upgrade", Status: status})
+		}
+
+		recorder.Finish("upgrade", time.Second, nil)
+		require.NoError(t, recorder.Close())
+		require.Contains(t, out.String(), "\nupgrade: "+want+" (1.0s)\n")
+	}
+}
+
 func TestConsoleWritesResultsInTheOrderOfTheNodes(t *testing.T) {
 	t.Parallel()
 

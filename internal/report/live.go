@@ -154,5 +154,5 @@ func countTexts(busy []doing) string {
 }
 
 func failedOf(results []Result) []Result {
-	return slices.DeleteFunc(results, func(result Result) bool { return result.Status != Failed })
+	return slices.DeleteFunc(results, func(result Result) bool { return !result.Status.Bad() })
 }

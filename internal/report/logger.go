@@ -202,7 +202,7 @@ func (c *Console) storyLine(fields []field) []byte {
 
 	line := visible("  " + mark + " " + node + strings.TrimPrefix(message+rest, ", "))
 
-	return []byte(wrap(look.paintedMark(line), c.options.width(), furtherIn) + "\n")
+	return []byte(Wrap(look.paintedMark(line), c.options.width()) + "\n")
 }
 
 func levelMark(look look, level string) string {

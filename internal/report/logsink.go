@@ -91,7 +91,7 @@ func (s *LogSink) result(result Result) {
 	level := zerolog.InfoLevel
 
 	switch result.Status {
-	case Failed:
+	case Failed, Refused:
 		level = zerolog.ErrorLevel
 	case Warned, Drifted:
 		level = zerolog.WarnLevel

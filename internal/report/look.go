@@ -41,7 +41,7 @@ func (l look) mark(status Status) string {
 		return l.glyph("✓", "+")
 	case Skipped:
 		return l.glyph("·", "-")
-	case Failed:
+	case Failed, Refused:
 		return l.glyph("✗", "x")
 	case Planned:
 		return "~"

@@ -20,8 +20,12 @@ const (
 	Joining Status = "joining"
 	Warned  Status = "warning"
 	Failed  Status = "failed"
+	Refused Status = "refused"      // before anything was done to it
 	Planned Status = "would change" // dry run
 )
+
+// Bad reports whether a step did not do what it was called for.
+func (s Status) Bad() bool { return s == Failed || s == Refused }
 
 // Result is how one step ended for one node.
 type Result struct {

@@ -51,7 +51,7 @@ func (s story) outcome(finished Finished) Status {
 		return Failed
 	}
 
-	for _, status := range []Status{Failed, Planned, Warned, Drifted, Joining, Applied, OK} {
+	for _, status := range []Status{Failed, Refused, Planned, Warned, Drifted, Joining, Applied, OK} {
 		if seen[status] {
 			return status
 		}
@@ -293,7 +293,7 @@ func (s story) explain(result Result) (text, next string) {
 		return indented(result.Detail), ""
 	case ok && s.said.has(problem.Finding):
 		return "as told above [" + string(problem.ID) + "]", ""
-	case ok && result.Status == Failed:
+	case ok && result.Status.Bad():
 		text, _ = explain(problem)
 		return text, ""
 	default:

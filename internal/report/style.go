@@ -38,7 +38,7 @@ func statusColor(status Status) color {
 	switch status {
 	case OK, Applied, Skipped:
 		return green
-	case Failed:
+	case Failed, Refused:
 		return red
 	default:
 		return yellow

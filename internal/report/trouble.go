@@ -103,10 +103,10 @@ func (t Trouble) rows() []troubleRow {
 func (r troubleRow) text(look look, width int) string {
 	value := strings.ReplaceAll(r.value, "\n", "\n"+strings.Repeat(" ", rowColumn))
 	first, more, several := strings.Cut(fmt.Sprintf("  %-*s%s", rowColumn-2, r.name, value), "\n")
-	text := wrap(first, width, rowColumn-2)
+	text := WrapHanging(first, width, rowColumn-2)
 
 	if several {
-		text += "\n" + wrap(more, width, 0)
+		text += "\n" + WrapHanging(more, width, 0)
 	}
 
 	if r.name == "next" {

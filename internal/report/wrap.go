@@ -36,12 +36,12 @@ func commandsIn(text string) [][]int {
 func breadth(text string) int { return runewidth.StringWidth(painting.ReplaceAllString(text, "")) }
 
 // Wrap breaks the lines of a text that are wider than a terminal (0 is any) as the console does.
-func Wrap(text string, width int) string { return wrap(text, width, furtherIn) }
+func Wrap(text string, width int) string { return WrapHanging(text, width, furtherIn) }
 
-// wrap breaks the lines of a text that are wider than a terminal (0 is any), between words; what follows stands so much
-// further in than its line, if it fits there. No path and no command is broken: one that is longer than a line is left
-// to the terminal, which gives it back whole to whoever copies it.
-func wrap(text string, width, further int) string {
+// WrapHanging breaks the lines of a text that are wider than a terminal (0 is any), between words; what follows stands
+// so much further in than its line, if it fits there. No path and no command is broken: one that is longer than a line
+// is left to the terminal, which gives it back whole to whoever copies it.
+func WrapHanging(text string, width, further int) string {
 	if width <= 0 {
 		return text
 	}

@@ -58,9 +58,7 @@ func (d Discovery) unmatched(run *Run) error {
 			continue
 		}
 
-		problem := diagnosis.NewProblem(diagnosis.MachineAmbiguous, conflict.Why,
-			"correct what is declared for "+text.List(names(conflict.Nodes))+
-				", or switch the other machine off; then mage discover")
+		problem := diagnosis.NewProblem(diagnosis.MachineAmbiguous, conflict.Why, untilTold(conflict))
 		problem.Node, problem.Address = conflict.Nodes[0].Name, conflict.Machines[0].Address().String()
 		problems = append(problems, problem.In(discoverName))
 	}
@@ -73,6 +71,17 @@ func (d Discovery) unmatched(run *Run) error {
 	}
 
 	return diagnosis.Join(problems...)
+}
+
+// untilTold is how machines come to be told apart. One that was replaced must not come back, whatever is declared.
+func untilTold(conflict match.Conflict) string {
+	if former := firstAddresses(conflict.Former); len(former) > 0 {
+		return fmt.Sprintf("switch the machine at %s off for good, or wipe it: it is not the one that is declared for %s; "+
+			"then mage discover", text.List(former), text.List(names(conflict.Nodes)))
+	}
+
+	return "correct what is declared for " + text.List(names(conflict.Nodes)) +
+		", or switch the other machine off; then mage discover"
 }
 
 // declaredAs is by what a node's machine would be known.

@@ -49,6 +49,10 @@ func (s EtcdRemoveMember) Run(ctx context.Context, run *Run) error {
 		return remover.failed(ctx, problem)
 	}
 
+	if member.ID == 0 {
+		return remover.done(report.Skipped, "etcd has no member "+run.Settings.Member+" any more; "+membersText(survey))
+	}
+
 	if problem := remover.obstacle(ctx, survey, member); problem != nil {
 		return remover.failed(ctx, problem)
 	}
@@ -135,24 +139,43 @@ func describeMember(member talos.EtcdMember) string {
 	return memberName(member.ID) + text.Because(member.Hostname)
 }
 
-// named is the member that was asked for.
+func membersText(survey observe.EtcdSurvey) string {
+	var described []string
+	for _, member := range listed(survey) {
+		described = append(described, describeMember(member))
+	}
+
+	return "its members are " + text.List(described)
+}
+
+// removed reports whether an id was that of a member which is gone: it is whole, and no slip of the fingers away from
+// any that is left. An id is 64 bits of chance, and never given again.
+func removed(id uint64, asked string, ids []string) bool {
+	return id != 0 && strings.EqualFold(asked, memberName(id)) && suggest.Word(asked, ids) == ""
+}
+
+// named is the member that was asked for; none if it is gone already.
 func (r *memberRemover) named(survey observe.EtcdSurvey) (talos.EtcdMember, *diagnosis.Problem) {
 	members, asked := listed(survey), r.Settings.Member
 
-	id, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(asked), "0x"), 16, 64)
+	digits := strings.TrimPrefix(strings.ToLower(asked), "0x")
+	id, err := strconv.ParseUint(digits, 16, 64)
 	at := slices.IndexFunc(members, func(member talos.EtcdMember) bool { return member.ID == id })
 	if at >= 0 && err == nil {
 		return members[at], nil
 	}
 
-	var ids, described []string
+	var ids []string
 	for _, member := range members {
 		ids = append(ids, memberName(member.ID))
-		described = append(described, describeMember(member))
 	}
 
-	unknown := diagnosis.NewProblem(diagnosis.UnknownMember, fmt.Sprintf("%s names %q, which is no member of etcd; its "+
-		"members are %s", r.Settings.NameOf("<id>"), secrettext.Shown(asked), text.List(described)),
+	if removed(id, digits, ids) {
+		return talos.EtcdMember{}, nil
+	}
+
+	unknown := diagnosis.NewProblem(diagnosis.UnknownMember, fmt.Sprintf("%s names %q, which is no member of etcd; %s",
+		r.Settings.NameOf("<id>"), secrettext.Shown(asked), membersText(survey)),
 		command("etcd:members", nil)).In(r.step.Name())
 
 	if near := suggest.Word(asked, ids); near != "" {

@@ -137,7 +137,16 @@ func TestAMemberIsRemovedOnceItsNodeIsGone(t *testing.T) {
 	require.NotContains(t, l.members(t), "cp3")
 	require.NotContains(t, l.kubernetesNodes(t), "cp3")
 
-	l.session(t, cp3).fails(t, diagnosis.ExitBadInput, diagnosis.UnknownMember, steps.EtcdRemoveMember{})
+	// Run again there is nothing to do. A slip of the fingers is none the less told.
+	s = l.session(t, cp3)
+	s.succeeds(t, steps.EtcdRemoveMember{})
+	require.Equal(t, report.Skipped, s.status("etcd:removeMember", ""))
+	require.Contains(t, s.detail("etcd:removeMember", ""), "any more; its members are ")
+
+	cp2 := memberID(l.Node("cp2"))
+	for _, slip := range []string{cp3[:len(cp3)-1], cp2[:len(cp2)-2] + "10", "<id>=0"} {
+		l.session(t, slip).fails(t, diagnosis.ExitBadInput, diagnosis.UnknownMember, steps.EtcdRemoveMember{})
+	}
 }
 
 func TestTheLastOfTwoMembersStays(t *testing.T) {
@@ -199,6 +208,11 @@ func TestAMachineIsReplaced(t *testing.T) {
 	require.Equal(t, "cp3", problem.Node)
 	require.Contains(t, problem.Cause, "the machine that cp3 is to replace answers at")
 	require.Contains(t, problem.Next, "power that machine off for good, then mage replaceNode cp3")
+
+	// A search finds it, and says what to do with it whatever the files declare.
+	s = l.session(t, "NODE=cp3", "DISCOVER=1", "NO_WAIT=1")
+	problem = s.fails(t, diagnosis.ExitPreflight, diagnosis.MachineAmbiguous, s.replacing()...)
+	require.Contains(t, problem.Next, "switch the machine at "+l.addressOf("cp3")+" off for good, or wipe it")
 
 	// No other step takes it for the declared one either.
 	l.session(t, "NODE=cp3").fails(t, diagnosis.ExitVerify, diagnosis.WrongMachine, steps.Verify{})

@@ -1,11 +1,9 @@
 package steps_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/stretchr/testify/require"
@@ -186,53 +184,6 @@ func TestARestoreGoesOnAfterLostReplies(t *testing.T) {
 	l.silence("cp2", "cp3")
 	l.session(t, "<file>="+copies[0], "-destroyed=cp2,cp3", "-yes=true").succeeds(t, steps.EtcdRecover{})
 	require.Equal(t, clusters+2, l.Lab.EtcdClusters())
-}
-
-// A run that ends at any call leaves the rest to the next one.
-func TestARestoreIsInterruptedAtEveryCall(t *testing.T) {
-	t.Parallel()
-
-	for _, method := range []string{"EtcdSnapshot", resetCall, uploadCall, "Bootstrap"} {
-		t.Run(method, func(t *testing.T) {
-			t.Parallel()
-
-			l := newLab(t, 3, 0)
-			l.up(t)
-
-			file := l.snapshotOf(t)
-			clusters, before := l.Lab.EtcdClusters(), calls(l.Node("cp1"), method)
-
-			l.silence("cp2", "cp3")
-
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-
-			ended := make(chan struct{})
-
-			go func() {
-				defer close(ended)
-
-				for calls(l.Node("cp1"), method) == before && ctx.Err() == nil {
-					time.Sleep(time.Millisecond)
-				}
-
-				stop()
-			}()
-
-			settings := []string{file, "-destroyed=cp2,cp3", "-yes=true"}
-			err := steps.Execute(ctx, l.session(t, settings...).Run, steps.EtcdRecover{})
-			stop()
-			<-ended
-
-			problem, interrupted := diagnosis.AsProblem(err)
-			require.True(t, interrupted, err)
-			require.Equal(t, diagnosis.Interrupted, problem.ID, err)
-
-			l.session(t, settings...).succeeds(t, steps.EtcdRecover{})
-			require.True(t, l.Node("cp1").EtcdVoter())
-			require.Equal(t, clusters+1, l.Lab.EtcdClusters())
-		})
-	}
 }
 
 // Since Talos 1.14 etcd can have a partition of its own, which a wipe of EPHEMERAL would leave as it is.

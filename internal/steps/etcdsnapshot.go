@@ -232,12 +232,11 @@ func (c *copied) Write(data []byte) (int, error) {
 // ignoreFolder has git ignore our folder of snapshots, before there is one in it: a snapshot holds all Secrets of the
 // cluster.
 func (s *snapshotter) ignoreFolder() {
-	ignore := filepath.Join(snapshotFolder(s.Settings), ".gitignore")
-	if s.Settings.SnapshotFile != "" || !isMissing(ignore) {
+	if s.Settings.SnapshotFile != "" {
 		return
 	}
 
-	if err := s.gate.WriteFile(ignore, []byte("*\n"), 0o600); err != nil {
+	if err := s.gate.KeepOutOfGit(snapshotFolder(s.Settings)); err != nil {
 		s.Log.Warn().Err(err).Msg("git is not told to ignore snapshots")
 	}
 }

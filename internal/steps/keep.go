@@ -23,16 +23,15 @@ func (r *Run) keep(pairs []match.Pair) error {
 		return err //nolint:wrapcheck // it names what
 	}
 
-	ignored, everything := leases.IgnoreFile(r.Settings.TalosDir)
 	path := leases.Path(r.Settings.TalosDir)
 
-	for _, file := range []struct {
-		path string
-		data []byte
-	}{{ignored, everything}, {path, text}} {
-		if err := r.gate.WriteFile(file.path, file.data, 0o600); err != nil && !errors.Is(err, gate.ErrShut) {
-			return unwritable(file.path, err)
-		}
+	err = r.gate.KeepOutOfGit(leases.Folder(r.Settings.TalosDir))
+	if err == nil {
+		err = r.gate.WriteFile(path, text, 0o600)
+	}
+
+	if err != nil && !errors.Is(err, gate.ErrShut) {
+		return unwritable(path, err)
 	}
 
 	kept := report.Result{Step: discoverName, Status: report.Applied, Detail: fmt.Sprintf("kept %d in %s", len(found),

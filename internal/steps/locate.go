@@ -145,7 +145,7 @@ func (w *work) conflicts(ambiguous []match.Conflict) []*diagnosis.Problem {
 	for _, conflict := range ambiguous {
 		for _, node := range filtered(conflict.Nodes, w.selected) {
 			problem := w.problem(observe.Unobserved(node, nil), diagnosis.MachineAmbiguous,
-				"its machine can't be told: "+conflict.Why, "declare the machine's MAC address or UUID, then mage discover")
+				"its machine can't be told: "+conflict.Why, untilTold(conflict))
 			problem.Address = conflict.Machines[0].Address().String()
 			w.record(report.Result{Node: node.Name, Address: problem.Address, Status: report.Failed, Err: problem})
 			problems = append(problems, problem)

@@ -98,8 +98,12 @@ func (w *work) done(status report.Status, detail string) error {
 
 // failed records that such a step failed, and why; and of which node, if it is about one.
 func (w *work) failed(ctx context.Context, err error) error {
+	return w.endedAs(ctx, err, report.Failed)
+}
+
+func (w *work) endedAs(ctx context.Context, err error, status report.Status) error {
 	err = w.ofStep(ctx, err)
-	result := report.Result{Status: report.Failed, Err: err}
+	result := report.Result{Status: status, Err: err}
 
 	if problem, ok := diagnosis.AsProblem(err); ok {
 		result.Node, result.Address = problem.Node, problem.Address

@@ -39,11 +39,11 @@ func (s Reset) Run(ctx context.Context, run *Run) error {
 
 	planned, err := resetter.plan(ctx)
 	if err != nil {
-		return resetter.failed(ctx, err)
+		return resetter.endedAs(ctx, err, report.Refused)
 	}
 
 	if err := resetter.weigh(ctx, planned); err != nil {
-		return resetter.failed(ctx, err)
+		return resetter.endedAs(ctx, err, report.Refused)
 	}
 
 	if err := resetter.agree(ctx, planned); err != nil {
@@ -295,6 +295,10 @@ func (r *resetter) awaitMaintenance(ctx context.Context, planned nodeReset) (beg
 	return begun, problem
 }
 
+// drainsItself is how long a node in its cluster tries to move its pods before it resets. Source: siderolabs/talos,
+// pkg/kubernetes/kubernetes.go (DrainTimeout) at v1.14.1.
+const drainsItself = 5 * time.Minute
+
 // followReset looks at a node that was asked for a reset until it has ended. Whatever the node does on the way may take
 // as long as any node may take for that.
 func (w *work) followReset(ctx context.Context, node *inventory.Node,
@@ -314,7 +318,7 @@ func (w *work) followReset(ctx context.Context, node *inventory.Node,
 			known, since = doing, now.At
 		}
 
-		limit := w.Settings.StageTimeout
+		limit := w.Settings.StageTimeout + drainsItself
 		if now.Silent() {
 			limit = w.Settings.NodeWait
 		}

@@ -213,6 +213,35 @@ func TestANodeThatIsOffIsNamedAtOnceAndNothingIsBegun(t *testing.T) {
 	require.Contains(t, problem.Next, "mage replaceNode cp3")
 }
 
+// A member of etcd that falls ill after the plan was made keeps each control plane from being taken down, in its words.
+func TestNoControlPlaneIsTakenDownOnceAnotherMemberIsIll(t *testing.T) {
+	t.Parallel()
+
+	var (
+		l     *lab
+		falls sync.Once
+	)
+
+	l = toUpgrade(t, 3, 0, documents.Talos, func(o *labcluster.Options) {
+		o.LabOptions.Watch = func(_ *emulator.Node, call emulator.Call) {
+			if call.Name() == "EtcdSnapshot" {
+				falls.Do(func() { l.Node("cp3").Set(func(f *emulator.Faults) { f.EtcdUnhealthy = true }) })
+			}
+		}
+	})
+
+	problem := l.session(t, "-yes=true").fails(t, diagnosis.ExitApply, diagnosis.UpgradeEtcdUnhealthy, steps.Upgrade{})
+	require.Equal(t, "cp1", problem.Node)
+	require.Contains(t, problem.Cause, "etcd is not whole")
+	require.Contains(t, problem.Cause, "cp3: etcd runs, not healthy")
+	require.Contains(t, problem.Next, "mage etcd:status")
+	require.Zero(t, calls(l.Node("cp1"), "Pull"))
+	require.Empty(t, l.cordons(t))
+
+	l.Node("cp3").Set(func(f *emulator.Faults) { f.EtcdUnhealthy = false })
+	l.isUpgraded(t, documents.Talos)
+}
+
 // Whatever a run ends with, it names a cordon that an earlier one has left, and the command that takes it back.
 func TestACordonOfAnEarlierRunIsNeverLeftInSilence(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ func (s UpgradeK8s) Run(ctx context.Context, run *Run) error {
 
 	switch {
 	case err != nil:
-		return u.fails(ctx, err)
+		return u.fails(ctx, err, report.Refused)
 	case plan.empty():
 		u.recordAll(report.Skipped, "runs Kubernetes "+u.to)
 		u.compareConfigs(ctx)
@@ -121,19 +121,19 @@ func (u *kubernetesUpgrader) upgrade(ctx context.Context) error {
 		return nil
 	}
 
-	return u.fails(ctx, u.stopped(err))
+	return u.fails(ctx, u.stopped(err), report.Failed)
 }
 
-// fails records that the step failed, of each node that it failed at, or of the cluster.
-func (u *kubernetesUpgrader) fails(ctx context.Context, err error) error {
+// fails records how the step failed, of each node that it failed at, or of the cluster.
+func (u *kubernetesUpgrader) fails(ctx context.Context, err error, status report.Status) error {
 	problems := problemsIn(err)
 	if ctx.Err() != nil || len(problems) == 0 || slices.ContainsFunc(problems,
 		func(problem *diagnosis.Problem) bool { return problem.Node == "" }) {
-		return u.failed(ctx, err)
+		return u.endedAs(ctx, err, status)
 	}
 
 	for _, problem := range problems {
-		u.record(report.Result{Node: problem.Node, Address: problem.Address, Status: report.Failed, Err: problem})
+		u.record(report.Result{Node: problem.Node, Address: problem.Address, Status: status, Err: problem})
 	}
 
 	return u.ofStep(ctx, err)

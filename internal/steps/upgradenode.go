@@ -157,8 +157,13 @@ func (t *turn) spare(ctx context.Context) error {
 		return nil
 	}
 
-	return &againError{errors.New(survey.Describe()), "etcd is not whole"}
+	return &againError{notWholeError(survey.Describe()), "etcd is not whole"}
 }
+
+// notWholeError says how the members of an etcd are that can spare none now.
+type notWholeError string
+
+func (e notWholeError) Error() string { return string(e) }
 
 // pull has the node fetch the installer before anything stops on it.
 func (t *turn) pull(ctx context.Context, conn *talos.Conn) error {
@@ -279,10 +284,13 @@ func (t *turn) changeProblem(ctx context.Context, err error) *diagnosis.Problem 
 	var (
 		failure   *talos.Error
 		installer *talos.InstallerError
+		notWhole  notWholeError
 	)
 
 	switch {
 	case known:
+	case errors.As(err, &notWhole):
+		id, remedy = diagnosis.UpgradeEtcdUnhealthy, command("etcd:status", nil)
 	case errors.As(err, &installer):
 		id, remedy = diagnosis.UpgradeFailed, talosctl(t.node, "dmesg")+" tells more; the node runs "+t.plan.RunningVersion+
 			" as before"

@@ -124,7 +124,7 @@ func (p *upgradePlanner) gather(planned []plannedUpgrade) (upgradePlan, error) {
 	}
 
 	for _, one := range refused {
-		p.record(report.Result{Node: one.Seen.Node.Name, Address: one.Seen.Address, Status: report.Failed,
+		p.record(report.Result{Node: one.Seen.Node.Name, Address: one.Seen.Address, Status: report.Refused,
 			Err: one.problems[0]})
 	}
 

@@ -154,7 +154,7 @@ func TestAnUpgradeNamesTheNodesThatDoNotRun(t *testing.T) {
 	require.Equal(t, "worker2", problem.Node)
 	require.Contains(t, problem.Cause, "it is in maintenance")
 	require.Contains(t, problem.Next, "mage applySequential -node=worker2")
-	require.Equal(t, report.Failed, s.status("upgrade", "worker3"))
+	require.Equal(t, report.Refused, s.status("upgrade", "worker3"))
 
 	l.Node("cp3").PowerOff()
 

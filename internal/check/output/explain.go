@@ -8,6 +8,9 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
+// ExplainIndent is where the texts of Explain stand, behind what they are about.
+const ExplainIndent = len("remedy  ")
+
 // Explain is what there is to know about a kind of trouble, for people.
 func Explain(entry diagnosis.Entry) string {
 	var text strings.Builder

@@ -57,7 +57,6 @@ type Kind int
 const (
 	Text   Kind = iota
 	Switch      // needs no value
-	Number
 )
 
 // Values are what a target was given.
@@ -75,27 +74,14 @@ func (v Values) Text(name string) *string {
 	return nil
 }
 
-// Switch is a flag's value, nil if it was not given.
-func (v Values) Switch(name string) *bool { return parsed(v, name, strconv.ParseBool) }
-
-// Number is a flag's value, nil if it was not given.
-func (v Values) Number(name string) *float64 { return parsed(v, name, parseNumber) }
-
-func parseNumber(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
-
-// parsed is a value that was judged already.
-func parsed[T any](v Values, name string, parse func(string) (T, error)) *T {
-	text, given := v.flags[name]
-	if !given {
-		return nil
-	}
-
-	value, err := parse(text)
+// Switch is a flag's value, which was judged already; nil if it was not given.
+func (v Values) Switch(name string) *bool {
+	on, err := strconv.ParseBool(v.flags[name])
 	if err != nil {
 		return nil
 	}
 
-	return &value
+	return &on
 }
 
 // Main reads the words, does what they ask for, and gives the process's exit code. Targets are run in their order, up

@@ -43,14 +43,14 @@ func program(ran *[]string) commandline.Program {
 	apply.Arguments = []string{"address"}
 	apply.Flags = []commandline.Flag{{Name: "mode", Kind: commandline.Text}, {Name: "dryRun", Kind: commandline.Switch}}
 	apply.Summary = "sends one node its machine config."
-	apply.More = "Naming a node is asking for it. " + strings.Repeat("This is a long text about it. ", 5) +
+	apply.More = "Naming a node is asking for it." + strings.Repeat(" This is a long text about it.", 5) +
 		"\n\nA second paragraph."
 
-	up := told("emulator:up", nil, func(given commandline.Values) []any { return []any{text(given.Number("scale"))} })
-	up.Flags = []commandline.Flag{{Name: "scale", Kind: commandline.Number, Meaning: "How fast time passes."}}
+	demo := told("demo", nil, func(given commandline.Values) []any { return []any{text(given.Text("talosVersion"))} })
+	demo.Flags = []commandline.Flag{{Name: "talosVersion", Kind: commandline.Text, Meaning: "Release that the nodes run."}}
 
 	return commandline.Program{Name: "talos-mage", Targets: []commandline.Target{
-		apply, told("broken", errors.New("it broke"), nothing), told("config:secrets", nil, nothing), up, status,
+		apply, told("broken", errors.New("it broke"), nothing), told("config:secrets", nil, nothing), demo, status,
 		told("stuck", coded(5), nothing),
 		{Name: "explodes", Run: func(context.Context, commandline.Values) error { panic("at once") }},
 	}}
@@ -89,7 +89,7 @@ func TestWhatIsUnderstoodIsRun(t *testing.T) {
 		"applyNode -mode=try status":          {"applyNode status try -"},
 		"applyNode cp1 -dryRun":               {"applyNode cp1 - true"},
 		"applyNode cp1 --dryrun=false":        {"applyNode cp1 - false"},
-		"emulator:up -scale=2.5":              {"emulator:up 2.5"},
+		"demo -talosVersion=v1.13.9":          {"demo v1.13.9"},
 		"applyNode cp1 -mode=try status":      {"applyNode cp1 try -", "status -"},
 		"status -node=a config:secrets":       {"status a", "config:secrets"},
 		"status applyNode cp1 status -node=b": {"status -", "applyNode cp1 - -", "status b"},
@@ -132,7 +132,6 @@ func TestNothingRunsIfAnyWordIsWrong(t *testing.T) {
 		"status -list":            `status takes no flag -list. Next: `,
 		"applyNode cp1 -dryRun=x": `-dryRun="x": -dryRun takes true or false. Next: correct it`,
 		"applyNode cp1 -mode=tyr": `-mode="tyr": -mode takes auto, no-reboot, reboot, staged or try; did you mean "try"? [TM036]. Next: -mode=try`,
-		"emulator:up -scale=fast": `-scale="fast": -scale takes a number. Next: correct it`,
 		"status -h=x":             `status takes no flag -h. Next: `,
 		"status version":          `there is no target "version". Next: `,
 	} {
@@ -180,7 +179,7 @@ func TestHelpIsGivenAndNothingRun(t *testing.T) {
 		"-h": "program", "--help": "program", "-help": "program",
 		"-h applyNode": "applyNode", "applyNode -h": "applyNode", "applyNode --help": "applyNode",
 		"applyNode cp1 -mode=try -h": "applyNode", "-h APPLYNODE": "applyNode",
-		"emulator:up -h": "emulator", "status -h config:secrets": "two",
+		"demo -h": "demo", "status -h config:secrets": "two",
 		"": "list", "-l": "list", "-list": "list", "-v": "list", "list": "list",
 		"help": "program", "help applyNode": "applyNode", "-v help": "program",
 	} {

@@ -126,8 +126,8 @@ func entry(t *testing.T, name, callee string, function *ast.FuncDecl, remark fun
 			case "string":
 				arguments += strconv.Quote(parameter.Name) + ", "
 				given += fmt.Sprintf("given.Argument(%q), ", parameter.Name)
-			case "*string", "*bool", "*float64":
-				method := map[string]string{"*string": "Text", "*bool": "Switch", "*float64": "Number"}[kind]
+			case "*string", "*bool":
+				method := map[string]string{"*string": "Text", "*bool": "Switch"}[kind]
 				meaning := ""
 
 				if text := remark(parameter.Pos()); text != "" {

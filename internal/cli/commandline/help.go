@@ -1,24 +1,27 @@
 package commandline
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/report"
 )
 
 // help explains the targets that were named, or the program if none was.
 func (p Program) help(out io.Writer, named []call) {
 	if len(named) == 0 {
-		fmt.Fprintf(out, "Usage: %s [-v] target [argument] [-flag=value]... [target]...\n\n"+
+		fmt.Fprintf(out, "Usage: %s [-v] target [argument] [-flag=value]... [target]...\n\n", p.Name)
+		fmt.Fprintln(out, report.WrapHanging(fmt.Sprintf(
 			"Targets are run in the order given, until one fails. None is run if any word is wrong.\n\n"+
-			"  -h, -help   this help; with a target, before or behind it, that of the target\n"+
-			"  -l, -list   list the targets\n"+
-			"  -v          say more\n"+
-			"  -version    say which version this is, and which Talos releases it knows\n\n"+
-			"\"%s completion bash\" (or zsh, or fish) prints what makes that shell complete all this.\n\n", p.Name, p.Name)
+				"  -h, -help   this help; with a target, before or behind it, that of the target\n"+
+				"  -l, -list   list the targets\n"+
+				"  -v          say more\n"+
+				"  -version    say which version this is, and which Talos releases it knows\n\n"+
+				"\"%s completion bash\" (or zsh, or fish) prints what makes that shell complete all this.\n", p.Name),
+			helpWidth(out), len("-h, -help   ")))
 		p.list(out)
 	}
 
@@ -27,41 +30,44 @@ func (p Program) help(out io.Writer, named []call) {
 			fmt.Fprintln(out)
 		}
 
-		call.target.help(out, p.Name)
+		fmt.Fprint(out, report.WrapHanging(call.target.help(p.Name), helpWidth(out), 0))
 	}
 }
 
-// list names each target with the first sentence about it.
+// list names each target with the first sentence about it. In a pipe that is a line each, however long.
 func (p Program) list(out io.Writer) {
+	longest := 0
+	for _, target := range p.Targets {
+		longest = max(longest, len(target.Name))
+	}
+
 	fmt.Fprintln(out, "Targets:")
 
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, target := range p.Targets {
-		fmt.Fprintf(table, "  %s\t%s\n", target.Name, target.Summary)
+		line := fmt.Sprintf("  %-*s  %s", longest, target.Name, target.Summary)
+		fmt.Fprintln(out, report.WrapHanging(line, report.Width(out), longest+len("  ")))
 	}
-
-	_ = table.Flush()
 }
 
-func (t Target) help(out io.Writer, program string) {
-	fmt.Fprintf(out, "Usage: %s %s\n\n", program, t.usage())
-	wrap(out, "", t.Name+" "+t.Summary)
+// help is all there is to say about the target, a line for each paragraph.
+func (t Target) help(program string) string {
+	var text strings.Builder
 
-	for paragraph := range strings.SplitSeq(t.More, "\n\n") {
-		if paragraph != "" {
-			fmt.Fprintln(out)
-			wrap(out, "", paragraph)
-		}
+	fmt.Fprintf(&text, "Usage: %s %s\n\n%s %s\n", program, t.usage(), t.Name, t.Summary)
+
+	if t.More != "" {
+		fmt.Fprintf(&text, "\n%s\n", t.More)
 	}
 
 	if len(t.Flags) > 0 {
-		fmt.Fprint(out, "\nFlags:\n")
+		text.WriteString("\nFlags:\n")
 	}
 
 	for _, flag := range t.Flags {
-		fmt.Fprintf(out, "\n  -%s\n", flag.Name)
-		wrap(out, "      ", flag.meaning())
+		fmt.Fprintf(&text, "\n  -%s\n      %s\n", flag.Name, flag.meaning())
 	}
+
+	return text.String()
 }
 
 // meaning says what the flag does, what it takes, what holds without it, and the variable that it goes over.
@@ -75,10 +81,10 @@ func (f Flag) meaning() string {
 	switch {
 	case f.Kind == Switch:
 		text += " Off by default."
-	case knob.Default != "":
-		text += " It takes " + knob.Takes() + "; by default " + knob.Default + "."
-	default:
+	case knob.Default == "" && strings.Contains(text, "hen empty"):
 		text += " It takes " + knob.Takes() + "."
+	default:
+		text += " It takes " + knob.Takes() + "; by default " + cmp.Or(knob.Default, "none") + "."
 	}
 
 	if !knob.TypedAlone() {
@@ -88,25 +94,14 @@ func (f Flag) meaning() string {
 	return text
 }
 
-// width is how long lines of help get.
-const width = 100
+// widest is how long lines of help get, also on a wider terminal and in a pipe: longer ones are hard to read.
+const widest = 100
 
-// wrap writes a text in lines that begin with the indent.
-func wrap(out io.Writer, indent, text string) {
-	line := indent
-	for word := range strings.FieldsSeq(text) {
-		if len(line) > len(indent) && len(line)+1+len(word) > width {
-			fmt.Fprintln(out, line)
-
-			line = indent
-		}
-
-		if len(line) > len(indent) {
-			line += " "
-		}
-
-		line += word
+// helpWidth is where lines of help end.
+func helpWidth(out io.Writer) int {
+	if width := report.Width(out); width > 0 {
+		return min(width, widest)
 	}
 
-	fmt.Fprintln(out, line)
+	return widest
 }

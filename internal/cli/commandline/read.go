@@ -242,11 +242,6 @@ func (p Program) judge(c call) error {
 		if flag.Kind == Switch && err != nil {
 			return fmt.Errorf("-%s=%q: -%s takes true or false. Next: correct it", flag.Name, value, flag.Name)
 		}
-
-		_, err = parseNumber(value)
-		if flag.Kind == Number && err != nil {
-			return fmt.Errorf("-%s=%q: -%s takes a number. Next: correct it", flag.Name, value, flag.Name)
-		}
 	}
 
 	// The only variable that permits more than the flags do.

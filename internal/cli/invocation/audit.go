@@ -124,7 +124,7 @@ func (i Invocation) virtualMachines(ctx context.Context,
 func (i Invocation) Explain(id string) *Failure {
 	entry, known := diagnosis.Lookup(diagnosis.ID(strings.ToUpper(strings.TrimSpace(id))))
 	if known {
-		fmt.Fprint(i.Out, i.hint(output.Explain(entry)))
+		fmt.Fprint(i.Out, report.WrapHanging(i.hint(output.Explain(entry)), report.Width(i.Out), output.ExplainIndent))
 		return nil
 	}
 

@@ -35,7 +35,7 @@ var command = regexp.MustCompile(`\bmage (` + strings.Join(Targets, "|") + `)\b(
 
 // foreign is a command of another program that hints name.
 var foreign = regexp.MustCompile(`\b(talosctl (?:-n|config|dmesg|etcd|rotate-ca|service|upgrade|wipe)|` +
-	`kubectl (?:apply|config|delete|describe|get|label|taint|uncordon))\b`)
+	`kubectl (?:-n|apply|config|delete|describe|get|label|taint|uncordon))\b`)
 
 // hint has the commands in a text begin with what this program was called as. A target without a task is called
 // without Task. A program that this computer lacks is to be installed first.

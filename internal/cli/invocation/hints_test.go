@@ -2,6 +2,7 @@ package invocation_test
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
 // calls are the ways in which people call the program.
@@ -66,6 +69,29 @@ func TestHintsInstallWhatThisComputerLacks(t *testing.T) {
 		require.Nil(t, made.Explain(string(diagnosis.StageStuck)))
 		require.Contains(t, out.String(), want)
 	}
+}
+
+func TestHintsInstallKubectlForWhateverItIsToDo(t *testing.T) {
+	t.Parallel()
+
+	for _, typed := range []string{"kubectl get pods -A", "kubectl uncordon cp1", "kubectl -n kube-system get pods"} {
+		made, _, _ := call(t, "PATH="+t.TempDir())
+		failure := made.Execute(t.Context(), "failing", nil, func(*settings.Settings) []steps.Step {
+			return []steps.Step{failing{next: typed}}
+		})
+		require.Contains(t, failure.Message, "Next: install kubectl, then "+typed)
+	}
+}
+
+// failing is a step that fails, and says what to type.
+type failing struct{ next string }
+
+func (failing) Name() string { return "failing" }
+
+func (failing) Exit() diagnosis.ExitCode { return diagnosis.ExitKubernetes }
+
+func (f failing) Run(context.Context, *steps.Run) error {
+	return diagnosis.NewProblem(diagnosis.NodeObjectLeft, "a cause", f.next)
 }
 
 // With Task, a target without a task is called as the Taskfile calls it.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
@@ -38,7 +39,7 @@ func recording(loaded *settings.Settings, log zerolog.Logger) []report.Sink {
 		log.Warn().Str("cause", err.Error()).Msg("the run goes on, but is not recorded as it should be")
 	}
 
-	if err := keepOutOfGit(loaded); err != nil {
+	if err := atomicfile.KeepOutOfGit(leases.Folder(loaded.TalosDir)); err != nil {
 		warn(err)
 		return nil
 	}
@@ -50,20 +51,6 @@ func recording(loaded *settings.Settings, log zerolog.Logger) []report.Sink {
 	}
 
 	return []report.Sink{writer}
-}
-
-// keepOutOfGit sees to it that no record gets into a commit. A file that was cut short keeps nothing out.
-func keepOutOfGit(loaded *settings.Settings) error {
-	path, everything := leases.IgnoreFile(loaded.TalosDir)
-	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
-		return nil
-	}
-
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err //nolint:wrapcheck // it names the folder
-	}
-
-	return os.WriteFile(path, everything, 0o600) //nolint:wrapcheck // it names the file
 }
 
 // tracing tells a collector of the run, if the environment names one.
@@ -179,10 +166,10 @@ func (i Invocation) Report(ctx context.Context, flags settings.Overrides) *Failu
 
 	i.tellMistakes(mistakes)
 
-	// A run that was killed has none, and one that goes on has more to tell by now.
-	if page := filepath.Join(folder, record.PageFile); run.Outcome == nil || missing(page) {
+	// A run that was killed lacks documents, and one that goes on has more to tell by now.
+	if run.Outcome == nil || !record.Documented(folder) {
 		if err := run.Write(folder); err != nil {
-			return i.badInput(diagnosis.Unwritable(page, err))
+			return i.badInput(diagnosis.Unwritable(filepath.Join(folder, record.PageFile), err))
 		}
 	}
 
@@ -213,11 +200,6 @@ func (i Invocation) replay(loaded *settings.Settings, run *record.Run, folder st
 	fmt.Fprintf(i.Out, "page: %s\n", report.Scrub(filepath.Join(folder, record.PageFile)))
 
 	return nil
-}
-
-func missing(path string) bool {
-	_, err := os.Stat(path)
-	return err != nil
 }
 
 // openPage has the computer's browser show a page.

@@ -82,6 +82,31 @@ func TestARunIsRecordedAndShownAgain(t *testing.T) {
 	require.Contains(t, string(page), "unfinished", "it is made anew")
 }
 
+// A document that a kill cut short never gets its name.
+func TestDocumentsThatAKilledRunLacksAreMadeAnew(t *testing.T) {
+	t.Parallel()
+
+	made, _, _ := call(t)
+	made.Execute(t.Context(), "preflight", nil, preflight)
+
+	folder := records(t, made)[0]
+	whole, err := os.ReadFile(filepath.Join(folder, "junit.xml"))
+	require.NoError(t, err)
+
+	require.NoError(t, os.Remove(filepath.Join(folder, "junit.xml")))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, ".junit.xml.talos-mage-tmp"), whole[:9], 0o600))
+
+	require.Nil(t, made.Report(t.Context(), nil))
+
+	again, err := os.ReadFile(filepath.Join(folder, "junit.xml"))
+	require.NoError(t, err)
+	require.Equal(t, string(whole), string(again))
+
+	left, err := filepath.Glob(filepath.Join(folder, ".*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 func TestBadInputIsRecordedToo(t *testing.T) {
 	t.Parallel()
 

@@ -93,7 +93,7 @@ type Settings struct {
 	Disks      []string `env:"-disk" group:"What is allowed" doc:"Other disks that a reset wipes too, by device path such as /dev/sdb, comma separated; none when empty."`
 
 	ApplyMode   string   `env:"APPLY_MODE" flag:"applyMode" envDefault:"sequential" oneof:"sequential,parallel" group:"Concurrency" doc:"How the recipe applies configs: node after node, or several at once."`
-	MaxParallel Parallel `env:"MAX_PARALLEL" flag:"parallel" envDefault:"2" group:"Concurrency" doc:"Nodes that get their config at once in parallel mode: a number, or a share of the nodes such as 50%."`
+	MaxParallel Parallel `env:"MAX_PARALLEL" flag:"parallel" envDefault:"2" group:"Concurrency" doc:"Nodes that get their config at once in parallel mode: a number, or a share of the nodes such as 50%. Upgrades heed the flag alone; without it they take one node after the other."`
 
 	ReachabilityRetries int           `env:"NODE_REACHABILITY_RETRIES" envDefault:"3" min:"1" group:"Retries" doc:"Attempts to reach a node before it counts as unreachable."`
 	ReachabilityDelay   time.Duration `env:"NODE_REACHABILITY_DELAY" envDefault:"2s" group:"Retries" doc:"Pause between these attempts."`

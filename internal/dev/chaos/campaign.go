@@ -129,6 +129,10 @@ func (s *Summary) add(outcome Outcome) {
 	if care := outcome.History.Care; care != nil {
 		s.Incidents[care.Operation.Kind]++
 
+		for _, look := range care.Looks {
+			s.Incidents[look.Target]++
+		}
+
 		if care.Operation.Incident != nil {
 			s.Incidents[care.Operation.Incident.Kind]++
 		}
@@ -206,6 +210,8 @@ func (o Outcome) Write(out io.Writer) {
 		if run.Healed {
 			title = "after the healing"
 		}
+
+		title += ", " + run.Target
 
 		fmt.Fprintf(out, "\n--- %s, exit code %d\n%s%s\n", title, run.Code, run.Output, run.Message)
 	}

@@ -21,6 +21,17 @@ var (
 	withoutMembers  = []diagnosis.ID{diagnosis.RemovalHeldBack, diagnosis.RemovalFailed, diagnosis.NodeObjectLeft}
 )
 
+// ofUpgrade are those of both upgrades of Talos.
+var ofUpgrade = causes{
+	Here: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy, diagnosis.UpgradeNodeAway,
+		diagnosis.UpgradeUnread, diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes,
+		diagnosis.UpgradeOtherSystem, diagnosis.UpgradePullFailed, diagnosis.UpgradeFailed, diagnosis.UpgradeRolledBack}),
+	Around: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy,
+		diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes}),
+	Codes: []diagnosis.ExitCode{diagnosis.ExitApply, diagnosis.ExitPreflight, diagnosis.ExitBootstrap,
+		diagnosis.ExitKubernetes},
+}
+
 // causesOf are those of each operation, beside those of a fault's class.
 var causesOf = map[string]causes{
 	snapshotName: {
@@ -38,21 +49,15 @@ var causesOf = map[string]causes{
 		Around: []diagnosis.ID{diagnosis.ResetHeldBack},
 		Codes:  []diagnosis.ExitCode{diagnosis.ExitApply, diagnosis.ExitBootstrap},
 	},
-	upgradeName: {
-		Here: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy, diagnosis.UpgradeNodeAway,
-			diagnosis.UpgradeUnread, diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes,
-			diagnosis.UpgradeOtherSystem, diagnosis.UpgradePullFailed, diagnosis.UpgradeFailed, diagnosis.UpgradeRolledBack}),
-		Around: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy,
-			diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes}),
-		Codes: []diagnosis.ExitCode{diagnosis.ExitApply, diagnosis.ExitPreflight, diagnosis.ExitBootstrap,
-			diagnosis.ExitKubernetes},
-	},
+	upgradeName: ofUpgrade,
+	nodeName:    ofUpgrade,
+	rotateName:  {Codes: []diagnosis.ExitCode{diagnosis.ExitBadInput}},
 	removeName: {
 		Here: withoutMembers, Around: withoutMembers,
 		Codes: []diagnosis.ExitCode{diagnosis.ExitBootstrap, diagnosis.ExitKubernetes},
 	},
 	replaceName: {
-		Here: withoutMembers, Around: withoutMembers,
+		Here: slices.Concat(withoutMembers, withoutMember), Around: withoutMembers, // it waits for the new member
 		Codes: []diagnosis.ExitCode{diagnosis.ExitPreflight, diagnosis.ExitBootstrap, diagnosis.ExitApply,
 			diagnosis.ExitVerify, diagnosis.ExitKubernetes},
 	},
@@ -79,7 +84,7 @@ func operationsFailRightly(h *History) []string {
 	}
 
 	for _, problem := range c.First.Problems() {
-		if !c.lossExplains(problem) && !h.incidentExplains(problem) {
+		if !c.lossExplains(problem) && !c.rotationExplains(problem) && !h.incidentExplains(problem) {
 			found = append(found, "nothing that happened explains: "+problem.Line)
 		}
 	}

@@ -190,13 +190,11 @@ func operationsConverge(c *Care) []string {
 }
 
 // converged reports whether the call after the healing ended as it has to: well, or, where there is nothing left to
-// remove or to restore, or nothing that may be removed, with that.
+// restore, or nothing that may be removed, with that.
 func (c *Care) converged() bool {
-	switch removing := c.Operation.Kind == removeName; {
-	case removing && c.Operation.Loss.Living != "":
+	switch {
+	case c.Operation.Kind == removeName && c.Operation.Loss.Living != "":
 		return c.Again.tells(diagnosis.MemberAnswers)
-	case removing && c.Again.tells(diagnosis.UnknownMember):
-		return !c.MemberLeft
 	case c.Operation.Kind == recoverName && c.Again.tells(diagnosis.RecoverNotNeeded):
 		return true // whether all nodes are healthy in the end is judged besides
 	default:

@@ -16,7 +16,7 @@ type check struct {
 	violations func(h *History) []string
 }
 
-var checks = append([]check{
+var checks = slices.Concat([]check{
 	{"one etcd", oneEtcd},
 	{"one Bootstrap", oneBootstrap},
 	{"own config only", ownConfigOnly},
@@ -29,7 +29,7 @@ var checks = append([]check{
 	{"nobody is forgotten", nobodyIsForgotten},
 	{"healed is healthy", healedIsHealthy},
 	{"nothing done twice", nothingDoneTwice},
-}, careChecks...)
+}, careChecks, lookChecks)
 
 // Checks are the names of everything that is checked after a plan.
 func Checks() []string {
@@ -218,7 +218,10 @@ func swapsAreTold(h *History) []string {
 	for _, run := range h.First {
 		for _, name := range h.Confused {
 			told := slices.ContainsFunc(run.Problems(), func(problem Problem) bool {
-				return problem.Node == name && (problem.ID == diagnosis.NodesSwapped || problem.ID == diagnosis.WrongMachine)
+				swap := problem.ID == diagnosis.NodesSwapped || problem.ID == diagnosis.WrongMachine
+
+				// What something else keeps from being read can't be told, and is no success either.
+				return problem.Node == name && (swap || h.explained(run, problem))
 			})
 
 			if !told && !run.Interrupted && run.reached("verifyWorkers") {

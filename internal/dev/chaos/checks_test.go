@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +177,43 @@ func recovering(change func(*chaos.Care)) *chaos.History {
 	})
 }
 
+// looked is a look at a cluster that is well.
+func looked(target string, change func(*chaos.Look)) *chaos.History {
+	return cared(func(c *chaos.Care) {
+		look := chaos.Look{Target: target, Run: &chaos.Run{Operator: "first", Secrets: []string{secret}},
+			Well: []string{"cp1", "cp2", "cp3", "worker1"}, Steady: true, AllWell: true,
+			Bundle: &chaos.Bundle{Mode: 0o600, Text: "nodes/cp1/dmesg.txt"}}
+		change(&look)
+		c.Looks = []chaos.Look{look}
+	})
+}
+
+// lacking is a look at a cluster of which worker1 is off.
+func lacking(change func(*chaos.Look)) *chaos.History {
+	return looked("diagnose", func(l *chaos.Look) {
+		l.Well, l.AllWell, l.Ill = l.Well[:3], false, map[string]string{"worker1": "it is off"}
+		l.Run.Code, l.Blamed = diagnosis.ExitVerify, []string{"worker1"}
+		change(l)
+	})
+}
+
+// rotating is the renewal of a talosconfig.
+func rotating(trouble chaos.FileTrouble, change func(*chaos.Care)) *chaos.History {
+	return cared(func(c *chaos.Care) {
+		c.Operation = chaos.Operation{Kind: "config:rotate", Ageing: &chaos.Ageing{Expired: true, Trouble: trouble}}
+		c.Rotation = &chaos.Rotation{FirstRenewed: true, Renewed: true}
+		change(c)
+	})
+}
+
+// refusedRotation is one that was refused, since the secrets are missing.
+func refusedRotation(change func(*chaos.Care)) *chaos.History {
+	return rotating(chaos.NoSecrets, func(c *chaos.Care) {
+		c.First.Code, c.First.Message, c.Rotation.FirstRenewed = diagnosis.ExitBadInput, noSecretsFile, false
+		change(c)
+	})
+}
+
 // failing is an operation that fails while something is wrong with a node.
 func failing(code diagnosis.ExitCode, message string, incident *chaos.Incident) func(*chaos.Care) {
 	return func(c *chaos.Care) {
@@ -195,11 +233,13 @@ const (
 	memberAnswers = "cp3 (192.0.2.13): etcd:removeMember: failed, as told above [TM129]. Next: power it off"
 	formerAnswers = "cp3 (192.0.2.13): replaceNode: failed, as told above [TM142]. Next: power that machine off"
 	ambiguous     = "cp3 (192.0.2.13): discover: failed, as told above [TM161]. Next: declare the machine's MAC address"
+	notJoined     = "cp3 (192.0.2.13): joinEtcd: failed, as told above [TM112]. Next: talosctl service etcd"
 	heldBack      = "etcd:removeMember: no member of etcd is healthy: cp2: no answer [TM130]. Next: mage etcd:status"
 	noMember      = "<id> names \"3\", which is no member of etcd [TM128]. Next: mage etcd:members"
 	snapshotFails = "cp2 (192.0.2.12): etcd:snapshot: failed, as told above [TM171]. Next: again"
 	drainBlocked  = "cp2 (192.0.2.12): upgrade: failed, as told above [TM180]. Next: again"
 	stillBooting  = "etcd:recover: failed, as told above [TM146]. Next: mage etcd:recover snapshot0.db -destroyed="
+	noSecretsFile = "config:rotate: there is no talsecret.yaml to sign it with [TM406]. Next: bring it back"
 	notNeeded     = "cp1 (192.0.2.11): etcd:recover: failed, as told above [TM145]. Next: mage etcd:status"
 )
 
@@ -225,6 +265,7 @@ func violatedCare() map[string][]*chaos.History {
 			cared(failing(diagnosis.ExitBootstrap, snapshotFails, nil)),
 			cared(failing(diagnosis.ExitBootstrap, snapshotFails, ill("worker1"))),
 			cared(failing(diagnosis.ExitVerify, snapshotFails, ill("cp2"))), // not its code
+			refusedRotation(func(c *chaos.Care) { c.Operation.Ageing.Trouble = chaos.Unwritable }),
 			cared(failing(diagnosis.ExitBootstrap, snapshotFails, &chaos.Incident{Node: "cp2",
 				Class: chaos.Class{Name: "nothing but delay"}})),
 			removing(failing(diagnosis.ExitBootstrap, memberAnswers, nil)),
@@ -248,6 +289,30 @@ func violatedCare() map[string][]*chaos.History {
 			cared(func(c *chaos.Care) { c.Snapshots = c.Snapshots[:1] }),
 			recovering(func(c *chaos.Care) { c.Unsaved = []string{"cp1"} }),
 		},
+		"talosconfigs are renewed whole": {
+			rotating("", func(c *chaos.Care) { c.Rotation.Torn = []string{"0 bytes"} }),
+			rotating("", func(c *chaos.Care) { c.Rotation.Lost = true }),
+			rotating("", func(c *chaos.Care) { c.Rotation.FirstRenewed = false }),
+			rotating("", func(c *chaos.Care) { c.Rotation.Renewed = false }),
+			rotating("", func(c *chaos.Care) { c.Rotation.Refusing = []string{"cp1: certificate expired"} }),
+			rotating(chaos.OthersSecrets, func(*chaos.Care) {}), // it was renewed
+			refusedRotation(func(c *chaos.Care) { c.Operation.Ageing.Trouble, c.Rotation.FirstRenewed = "", true }),
+		},
+		"looks change nothing": {
+			looked("status", func(l *chaos.Look) { l.Changed = []string{"cp1 got a call of Reboot"} }),
+		},
+		"looks are true": {
+			looked("health", func(l *chaos.Look) { l.Run.Code = diagnosis.ExitKubernetes }),
+			looked("etcd:status", func(l *chaos.Look) { l.Run.Code = diagnosis.ExitBootstrap }),
+			lacking(func(l *chaos.Look) { l.Run.Code, l.Blamed = diagnosis.ExitOK, nil }),
+			lacking(func(l *chaos.Look) { l.Blamed = []string{"cp1"} }),
+			lacking(func(l *chaos.Look) { l.Garbled = io.ErrUnexpectedEOF }),
+		},
+		"bundles are safe": {
+			looked("diagnose", func(l *chaos.Look) { l.Bundle = nil }),
+			looked("diagnose", func(l *chaos.Look) { l.Bundle.Mode = 0o644 }),
+			looked("diagnose", func(l *chaos.Look) { l.Bundle.Text = "token: " + secret }),
+		},
 		"operations are told": {
 			cared(func(c *chaos.Care) { c.First.Code = diagnosis.ExitBootstrap }),
 			cared(func(c *chaos.Care) { c.First.Code, c.First.Message = diagnosis.ExitUnexpected, "unexpected" }),
@@ -264,6 +329,7 @@ func violatedCare() map[string][]*chaos.History {
 		},
 		"no secrets": {
 			cared(func(c *chaos.Care) { c.First.Output = secret }),
+			looked("health", func(l *chaos.Look) { l.Run.Output = secret }),
 		},
 	}
 }
@@ -283,12 +349,13 @@ func TestAnOperationThatHoldsIsNoViolation(t *testing.T) {
 			failing(diagnosis.ExitBootstrap, memberAnswers, nil)(c)
 			c.Again.Code, c.Again.Message = c.First.Code, c.First.Message
 		}),
-		"a member that is removed already": removing(func(c *chaos.Care) {
-			c.Again.Code, c.Again.Message = diagnosis.ExitBadInput, noMember
-		}),
 		"a former machine that comes back": removing(func(c *chaos.Care) {
 			c.Operation.Kind, c.Operation.Loss.Returns = "replaceNode", true
 			failing(diagnosis.ExitBootstrap, formerAnswers, nil)(c)
+		}),
+		"a new member that does not get well": removing(func(c *chaos.Care) {
+			c.Operation.Kind = "replaceNode"
+			failing(diagnosis.ExitKubernetes, notJoined, ill("cp3"))(c)
 		}),
 		"pods that a budget keeps on another node": cared(failing(diagnosis.ExitBootstrap, drainBlocked, &chaos.Incident{
 			Node: "cp1", Class: chaos.Class{Everywhere: []diagnosis.ID{diagnosis.DrainBlocked}}})),
@@ -308,6 +375,16 @@ func TestAnOperationThatHoldsIsNoViolation(t *testing.T) {
 			c.First.Message = "cp3 (192.0.2.13): upgrade: failed, as told above [TM188]. Next: mage upgrade"
 			c.First.Output = "warning TM182 cp3 (192.0.2.13) it stays cordoned, so that no pods are placed on it"
 			c.Operation.Kind, c.Operation.Incident, c.Happened = "upgrade", ill("cp3"), true
+		}),
+		"a talosconfig that is renewed":    rotating("", func(*chaos.Care) {}),
+		"one that can't be":                refusedRotation(func(*chaos.Care) {}),
+		"a look at a cluster that is well": looked("health", func(*chaos.Look) {}),
+		"a look that names who is ill":     lacking(func(*chaos.Look) {}),
+		"a table of nodes of which one is ill": lacking(func(l *chaos.Look) {
+			l.Target, l.Run.Code, l.Blamed = "status", diagnosis.ExitOK, nil
+		}),
+		"a node that came back meanwhile": lacking(func(l *chaos.Look) {
+			l.Ill, l.Steady, l.Blamed = nil, false, []string{"cp1"}
 		}),
 		"interrupted": cared(func(c *chaos.Care) {
 			c.First.Code, c.First.Interrupted = diagnosis.ExitInterrupt, true

@@ -111,8 +111,8 @@ var (
 	offClock = Class{Name: "clock wrong",
 		Here: []diagnosis.ID{diagnosis.NodeClock, diagnosis.ClientRefused, diagnosis.StageStuck, diagnosis.BootstrapBlocked,
 			diagnosis.WorkerJoining},
-		// The kubeconfig that it makes is not valid yet, or no longer.
-		Around: append([]diagnosis.ID{diagnosis.APIRefusesClient}, withoutControlPlane...)}
+		// The kubeconfig that it makes is not valid yet, or no longer; nor is the certificate that it signs for a worker.
+		Around: append([]diagnosis.ID{diagnosis.APIRefusesClient, diagnosis.NodeClock}, withoutControlPlane...)}
 	// signerDown: no control plane signs workers' certificates.
 	signerDown = Class{Name: "trustd down", Here: []diagnosis.ID{diagnosis.StageStuck},
 		Around: []diagnosis.ID{diagnosis.WorkerJoining, diagnosis.NodeRefused}}
@@ -120,6 +120,9 @@ var (
 	bootstrapFails = Class{Name: "Bootstrap refused", Here: []diagnosis.ID{diagnosis.BootstrapFailed}}
 	// etcdApart: etcd runs without this member, or not at all, so the node never becomes ready.
 	etcdApart = Class{Name: "etcd not whole", Here: []diagnosis.ID{diagnosis.StageStuck}, Around: withoutControlPlane}
+	// otherEtcd: a control plane brings an etcd of its own.
+	otherEtcd = Class{Name: "another etcd", Here: etcdApart.Here,
+		Around: append([]diagnosis.ID{diagnosis.EtcdSplit}, withoutControlPlane...)}
 	// etcdStuck: etcd does not get as far as running.
 	etcdStuck = Class{Name: "etcd does not run",
 		Here:   []diagnosis.ID{diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked, diagnosis.StageStuck},

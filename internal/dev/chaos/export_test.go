@@ -22,6 +22,16 @@ func Operations() []string {
 	return names
 }
 
+// Looks are the names of all that only looks at a cluster.
+func Looks() []string {
+	var names []string
+	for _, kind := range lookKinds {
+		names = append(names, kind.name)
+	}
+
+	return names
+}
+
 // Turn makes of a machine's faults what they are while the incident lasts, as far as it is a matter of its own knobs.
 func (i Incident) Turn(faults *emulator.Faults) {
 	if i.on != nil {

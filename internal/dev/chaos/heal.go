@@ -2,8 +2,11 @@ package chaos
 
 import (
 	"bytes"
+	"context"
 	"net/netip"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 )
@@ -37,6 +40,30 @@ func (w *world) healUp() {
 			w.cure(planned.Name)
 			w.revive(planned.Name)
 		}
+	}
+}
+
+// attend has somebody on the spot switch on what goes off late, as after a reset that was under way, until it is stopped.
+func (w *world) attend(ctx context.Context) (stop func()) {
+	const round = 20 * time.Second // in the machines' time
+
+	ctx, cancel := context.WithCancel(ctx)
+
+	var attending sync.WaitGroup
+
+	attending.Go(func() {
+		for w.lab.Clock().Sleep(ctx, round) == nil {
+			for _, planned := range w.plan.Machines {
+				if !w.isGone(planned.Name) {
+					w.node(planned.Name).PowerOn()
+				}
+			}
+		}
+	})
+
+	return func() {
+		cancel()
+		attending.Wait()
 	}
 }
 

@@ -39,7 +39,7 @@ type scene struct {
 	// before makes the loss, meanwhile is what happens besides once the operation has begun, and healed is what people do
 	// on the spot before it is called again.
 	before    func(w *world, ctx context.Context, care *Care) error
-	meanwhile func(w *world, ctx context.Context, operation Operation) error
+	meanwhile func(w *world, ctx context.Context, care *Care) error
 	healed    func(w *world, care *Care) error
 }
 
@@ -202,7 +202,9 @@ func (w *world) declareMachine(name string) error {
 }
 
 // arrive puts the new machine in, or lets the former one come back.
-func (w *world) arrive(ctx context.Context, operation Operation) error {
+func (w *world) arrive(ctx context.Context, care *Care) error {
+	operation := care.Operation
+
 	if w.lab.Clock().Sleep(ctx, operation.Loss.Arrives) != nil {
 		return nil //nolint:nilerr // the operation was over before; it is put in later
 	}

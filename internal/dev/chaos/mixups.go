@@ -181,7 +181,7 @@ func drawFormerEtcd(random *rand.Rand, plan *Plan, node string) ([]Incident, boo
 	}
 
 	return []Incident{{
-		Node: node, Words: words, Class: etcdApart, At: Moment{Anchor: Before}, hasEtcd: true,
+		Node: node, Words: words, Class: otherEtcd, At: Moment{Anchor: Before}, hasEtcd: true,
 		equip: func(_ *world, options *emulator.NodeOptions) error {
 			options.EtcdData = data
 

@@ -23,6 +23,8 @@ type Care struct {
 	// First is the call while something went wrong, Again the one after the healing, Rejoin the recipe that brings a node
 	// back afterwards; nil for what was not called.
 	First, Again, Rejoin *Run
+	// Looks are the calls of targets that only look.
+	Looks []Look
 	// Happened is set if the operation's incident did, before the first call was over.
 	Happened bool
 	// Blows are the calls that took a node down, or a member out of etcd, as they arrived.
@@ -37,6 +39,8 @@ type Care struct {
 	Displaced []string
 	// MemberLeft and NodeLeft are set if etcd still has the member, Kubernetes the node, that was to go.
 	MemberLeft, NodeLeft bool
+	// Rotation is what became of the talosconfig; nil if it was not to be renewed.
+	Rotation *Rotation
 	// Cordons are the nodes that had a cordon of ours after each call.
 	FirstCordons, AgainCordons []string
 	// Uncordoned is set if somebody else's cordon was taken back.
@@ -49,6 +53,8 @@ type Care struct {
 	// members and clusters are those of etcd right before the operation.
 	members  map[string]uint64
 	clusters int
+	// former is the talosconfig right before it.
+	former []byte
 }
 
 // Snapshot is a copy of etcd.
@@ -114,7 +120,13 @@ func (w *world) operate(ctx context.Context, history *History) error {
 	w.recover(ctx, "")
 	w.judge(care)
 
-	return nil
+	if care.Rotation != nil {
+		if err := w.tryTalosconfig(ctx, care); err != nil {
+			return err
+		}
+	}
+
+	return w.look(ctx, care, 2) //nolint:mnd // the second one
 }
 
 // begin makes what the operation is for, and calls it while something goes wrong.
@@ -134,7 +146,7 @@ func (w *world) begin(ctx context.Context, care *Care) error {
 	struck := len(w.struck())
 
 	var err error
-	if care.First, err = w.operateOnce(ctx, care.Operation); err != nil {
+	if care.First, err = w.operateOnce(ctx, care); err != nil {
 		return err
 	}
 
@@ -142,7 +154,11 @@ func (w *world) begin(ctx context.Context, care *Care) error {
 	_, care.FirstCordons = w.cordons()
 	care.FirstSnapshots = w.copies()
 
-	return nil
+	if care.Rotation != nil {
+		return nil // with a talosconfig that has ended nobody sees anything
+	}
+
+	return w.look(ctx, care, 1)
 }
 
 // repeat heals everything, and calls the operation again, and what has to follow it.
@@ -151,6 +167,7 @@ func (w *world) repeat(ctx context.Context, care *Care) error {
 	kind := operation.kind()
 
 	w.healUp()
+	defer w.attend(ctx)()
 
 	if kind.healed != nil {
 		if err := kind.healed(w, care); err != nil {
@@ -197,7 +214,8 @@ func (w *world) judge(care *Care) {
 		!slices.Contains(cordoned, operation.Cordoned)
 
 	for _, planned := range w.plan.Machines {
-		if runs := w.node(planned.Name).TalosVersion(); operation.Version != "" && runs != operation.Version {
+		wanted := operation.Version != "" && (operation.Node == "" || operation.Node == planned.Name)
+		if runs := w.node(planned.Name).TalosVersion(); wanted && runs != operation.Version {
 			care.Unhealthy[planned.Name] = "it runs " + runs
 		}
 	}
@@ -288,7 +306,9 @@ func (w *world) recover(ctx context.Context, spared string) {
 }
 
 // operateOnce is the first call, with the incident and Ctrl-C.
-func (w *world) operateOnce(ctx context.Context, operation Operation) (*Run, error) {
+func (w *world) operateOnce(ctx context.Context, care *Care) (*Run, error) {
+	operation := care.Operation
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
@@ -312,7 +332,7 @@ func (w *world) operateOnce(ctx context.Context, operation Operation) (*Run, err
 
 	go func() {
 		if kind := operation.kind(); kind.meanwhile != nil {
-			arrived <- kind.meanwhile(w, meanwhile, operation)
+			arrived <- kind.meanwhile(w, meanwhile, care)
 		} else {
 			arrived <- nil
 		}
@@ -505,7 +525,7 @@ func (w *world) blow(name, method string, care *Care) Blow {
 // defragments reports whether a member other than this one is at it, and answers nobody.
 func (w *world) defragments(name, other string) bool {
 	return name != other && slices.ContainsFunc(w.node(name).Calls(),
-		func(call emulator.Call) bool { return call.Name() == "EtcdDefragment" && !call.Done })
+		func(call emulator.Call) bool { return call.Name() == "EtcdDefragment" && call.Working })
 }
 
 // justStruck reports whether something befell a machine of which nobody need know yet.
@@ -530,6 +550,7 @@ var careChecks = []check{
 	{"no snapshot lost", ofCare(noSnapshotLost)},
 	{"one living etcd", ofCare(oneLivingEtcd)},
 	{"the living keep their members", ofCare(membersKept)},
+	{"talosconfigs are renewed whole", ofCare(rotatedSafely)},
 	{"operations are told", ofCare(operationsAreTold)},
 	{"operations fail rightly", operationsFailRightly},
 	{"operations converge", ofCare(operationsConverge)},
@@ -553,6 +574,10 @@ func (c *Care) runs() []Run {
 		if run != nil {
 			runs = append(runs, *run)
 		}
+	}
+
+	for _, look := range c.Looks {
+		runs = append(runs, *look.Run)
 	}
 
 	return runs

@@ -32,6 +32,11 @@ type Operation struct {
 	Cordoned string
 	// Loss is what the cluster has lost before; nil for nothing.
 	Loss *Loss
+	// Ageing is what the talosconfig has become before; nil for nothing.
+	Ageing *Ageing
+	// Look is a target that looks at the cluster once while what went wrong is there still and once in the end; empty for
+	// none.
+	Look string
 }
 
 // operationKind is one target that looks after a cluster.
@@ -57,6 +62,8 @@ const (
 	snapshotName = "etcd:snapshot"
 	resetName    = "reset"
 	upgradeName  = "upgrade"
+	nodeName     = "upgradeNode"
+	rotateName   = "config:rotate"
 	removeName   = "etcd:removeMember"
 	replaceName  = "replaceNode"
 	recoverName  = "etcd:recover"
@@ -98,6 +105,20 @@ var operationKinds = []operationKind{
 		own: drawUpgradeFault,
 	},
 	{
+		name: nodeName, list: only(steps.Upgrade{}),
+		calls: []string{"Upgrade", "Reboot", "Version", "/machine.ImageService/Pull", "EtcdSnapshot", "EtcdStatus"},
+		whom:  upgradableNode, flags: func(_ *world, operation Operation, _ int) settings.Overrides {
+			return settings.Overrides{"<address>": operation.Node, "yes": "true", "parallel": "1"}
+		},
+		own: drawUpgradeFault,
+	},
+	{
+		name: rotateName, list: only(steps.Rotate{}), calls: []string{"*"}, // it asks nobody
+		whom: everyNode, flags: func(*world, Operation, int) settings.Overrides { return nil },
+		scene: scene{draw: drawAgeing, before: (*world).age, meanwhile: (*world).watchTalosconfig,
+			healed: (*world).repairFiles},
+	},
+	{
 		name: removeName, list: only(steps.EtcdRemoveMember{}),
 		calls: []string{"EtcdRemoveMemberByID", "EtcdMemberList", "EtcdStatus"},
 		whom:  spareControlPlane, flags: func(_ *world, operation Operation, _ int) settings.Overrides {
@@ -136,6 +157,11 @@ var operationKinds = []operationKind{
 // upgradable is for the release after those that all machines run.
 func upgradable(_ *rand.Rand, plan *Plan) (string, bool) { return "", plan.nextTalos() != "" }
 
+// upgradableNode is one of them.
+func upgradableNode(random *rand.Rand, plan *Plan) (string, bool) {
+	return pick(random, plan.Machines...).Name, plan.nextTalos() != ""
+}
+
 // nextTalos is the release that all machines can be brought to, without leaving one out; empty for none.
 func (p *Plan) nextTalos() string {
 	older := slices.ContainsFunc(p.Machines, func(machine Machine) bool { return machine.TalosVersion == olderTalos })
@@ -151,13 +177,15 @@ func (p *Plan) nextTalos() string {
 	}
 }
 
-// workloads are what runs on the cluster while it is looked after: they can be moved, one pod at a time.
+// workloads are what runs on the cluster while it is looked after: they can be moved, one pod at a time, if there are
+// two workers that take pods.
 func (p *Plan) workloads() []kubernetes.Workload {
 	const enough = 2
 
 	var work []kubernetes.Workload
 
-	if p.Operation.Kind != "" && len(p.Workers()) >= enough {
+	open := slices.DeleteFunc(p.Workers(), func(name string) bool { return name == p.Operation.Cordoned })
+	if p.Operation.Kind != "" && len(open) >= enough {
 		work = []kubernetes.Workload{
 			{Name: "web", Replicas: 2, Budget: 1, Starting: 10 * time.Second, EmptyDir: true},
 			{Name: "data", Kind: kubernetes.StatefulSet, Ending: 20 * time.Second},
@@ -242,6 +270,7 @@ func drawOperation(random *rand.Rand, plan *Plan) {
 		if node, fits := kind.whom(details, plan); fits {
 			plan.Operation = Operation{Kind: kind.name, Node: node}
 			kind.details(details, plan)
+			plan.Operation.Look = drawLook(source(plan.Seed, "look"))
 
 			return
 		}
@@ -250,7 +279,7 @@ func drawOperation(random *rand.Rand, plan *Plan) {
 
 // details draws what goes wrong, and what else there is to an operation.
 func (k operationKind) details(random *rand.Rand, plan *Plan) {
-	if k.name == upgradeName {
+	if k.name == upgradeName || k.name == nodeName {
 		plan.Operation.Version = plan.nextTalos()
 	}
 
@@ -394,6 +423,10 @@ func (o Operation) String() string {
 		text += "; " + o.Loss.String()
 	}
 
+	if o.Ageing != nil {
+		text += "; " + o.Ageing.String()
+	}
+
 	if o.Cordoned != "" {
 		text += fmt.Sprintf("; somebody has cordoned %s", o.Cordoned)
 	}
@@ -404,6 +437,10 @@ func (o Operation) String() string {
 
 	if o.Interrupted > 0 {
 		text += fmt.Sprintf("; after %s the operator presses Ctrl-C", o.Interrupted)
+	}
+
+	if o.Look != "" {
+		text += "; then " + o.Look
 	}
 
 	return text

@@ -25,6 +25,7 @@ type operator struct {
 
 // Run is one call of the program, and everything that a person sees of it.
 type Run struct {
+	Target string
 	// Operator is who made it, and Healed tells that it came after the healing.
 	Operator string
 	Healed   bool
@@ -82,6 +83,14 @@ func (o operator) runRecipe(ctx context.Context, settings ...string) (*Run, erro
 // run calls a target as the program does.
 func (o operator) run(ctx context.Context, target string, flags settings.Overrides,
 	list func(*settings.Settings) []steps.Step, environ ...string) (*Run, error) {
+	return o.call(ctx, target, func(call invocation.Invocation) *invocation.Failure {
+		return call.Execute(ctx, target, flags, list)
+	}, environ...)
+}
+
+// call calls the program in whichever way.
+func (o operator) call(ctx context.Context, target string, how func(invocation.Invocation) *invocation.Failure,
+	environ ...string) (*Run, error) {
 	if err := makeFolders(o.machine); err != nil {
 		return nil, err
 	}
@@ -92,9 +101,9 @@ func (o operator) run(ctx context.Context, target string, flags settings.Overrid
 
 	output := &syncbuffer.Buffer{}
 	call := invocation.Invocation{Environ: o.environ(environ...), Workdir: o.root, Out: output, Err: output}
-	run := &Run{Operator: o.name, Began: time.Now()}
+	run := &Run{Target: target, Operator: o.name, Began: time.Now()}
 
-	if failure := call.Execute(ctx, target, flags, list); failure != nil {
+	if failure := how(call); failure != nil {
 		run.Code, run.Message = failure.Code, failure.Message
 	}
 

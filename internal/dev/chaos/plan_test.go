@@ -26,7 +26,7 @@ func TestASeedAloneMakesThePlan(t *testing.T) {
 func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 	t.Parallel()
 
-	seen, macs := map[any]int{}, 0
+	seen, looks, macs := map[any]int{}, map[string]int{}, 0
 	most := 0
 
 	for _, seed := range chaos.Seeds(0, manyPlans) {
@@ -52,6 +52,7 @@ func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 		}
 
 		seen[plan.Operation.Kind]++
+		looks[plan.Operation.Look]++
 
 		if plan.Operation.Cordoned != "" {
 			seen["cordoned"]++
@@ -99,6 +100,10 @@ func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 
 	for _, operation := range chaos.Operations() {
 		require.NotZero(t, seen[operation], "%s", operation)
+	}
+
+	for _, look := range chaos.Looks() {
+		require.NotZero(t, looks[look], "%s", look)
 	}
 }
 

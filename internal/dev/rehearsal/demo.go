@@ -1,5 +1,5 @@
-// Package rehearsal holds the targets that play a bring-up against emulated nodes. The program has them, and this
-// repository's magefile; importers of the targets do not.
+// Package rehearsal holds the target that shows a bring-up on emulated nodes. The program has it, and this repository's
+// magefile; importers of the targets do not.
 package rehearsal
 
 import (
@@ -26,8 +26,12 @@ func Demo(ctx context.Context,
 	talosVersion *string, // Talos release that the nodes run and the files are for; by default v1.14.1.
 	discover *bool,
 ) error {
-	version, err := playable(talosVersion, newestTalos)
-	if err != nil {
+	version := labcluster.NewestTalos
+	if talosVersion != nil {
+		version = *talosVersion
+	}
+
+	if err := emulator.CanPlay(version); err != nil {
 		return mg.Fatal(2, err.Error())
 	}
 
@@ -55,7 +59,7 @@ func Demo(ctx context.Context,
 	}
 	defer cluster.Close() //nolint:errcheck // the process ends
 
-	if err := inMaintenance(ctx, cluster); err != nil {
+	if err := cluster.Booted(ctx); err != nil {
 		return err
 	}
 
@@ -63,7 +67,7 @@ func Demo(ctx context.Context,
 		len(cluster.Nodes), cluster.Nodes[0].Options().TalosVersion, cluster.Lab.Prefix(), labcluster.DemoScale, cluster.Dir)
 
 	call := invocation.FromProcess()
-	call.Environ = slices.Concat(withoutSettings(os.Environ()), environment(cluster, folder), nobodySays)
+	call.Environ = slices.Concat(withoutSettings(os.Environ()), cluster.EnvironIn(folder), nobodySays)
 	call.Workdir = folder
 
 	for _, title := range []string{"", "\nThe same command again, on the same nodes:\n"} {
@@ -86,41 +90,9 @@ func withLease(machine *emulator.NodeOptions) {
 	machine.Address = netip.AddrFrom4(address)
 }
 
-// newestTalos is what nodes run whose files are made for a rehearsal.
-const newestTalos = "v1.14.1"
-
-// playable is the Talos release that was asked for, or the usual one.
-func playable(version *string, usual string) (string, error) {
-	if version == nil {
-		return usual, nil
-	}
-
-	return *version, emulator.CanPlay(*version)
-}
-
-// inMaintenance waits until all nodes have booted.
-func inMaintenance(ctx context.Context, cluster *labcluster.Cluster) error {
-	for _, node := range cluster.Nodes {
-		if err := node.WaitFor(ctx, func(node *emulator.Node) bool { return node.Stage() == "maintenance" }); err != nil {
-			return fmt.Errorf("wait for %s to boot: %w", node.Name(), err)
-		}
-	}
-
-	return nil
-}
-
-// environment leads the program to a cluster of emulated nodes, with root as the repository that it lies in.
-func environment(cluster *labcluster.Cluster, root string) []string {
-	return append(cluster.Environ(), "ROOT_DIR="+root, "KUBECONFIG="+filepath.Join(root, "kubeconfig"))
-}
-
 // withoutSettings keeps a user's own settings away from the demo: it must not touch their kubeconfig.
 func withoutSettings(environ []string) []string {
-	return slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
-		name, _, _ := strings.Cut(pair, "=")
-
-		return slices.ContainsFunc(settings.Table(), func(knob settings.Knob) bool {
-			return knob.Name == name && name != "NO_COLOR" && !strings.HasPrefix(name, "LOG_")
-		})
+	return settings.Without(environ, func(name string) bool {
+		return name == "NO_COLOR" || strings.HasPrefix(name, "LOG_")
 	})
 }

@@ -62,7 +62,7 @@ func (l Leases) With(newer ...Entry) Leases {
 	return append(slices.DeleteFunc(slices.Clone(l), replaced), newer...)
 }
 
-// folder holds what is kept of a cluster on this machine alone, and keeps itself out of git.
+// folder holds what is kept of a cluster on this machine alone. It is kept out of git.
 const folder = ".talos-mage"
 
 // Folder is where that is, of a cluster whose files are in another folder.
@@ -70,11 +70,6 @@ func Folder(talosDir string) string { return filepath.Join(talosDir, folder) }
 
 // Path is where the leases of a cluster are kept, whose files are in a folder.
 func Path(talosDir string) string { return filepath.Join(Folder(talosDir), "leases.yaml") }
-
-// IgnoreFile keeps the file at Path, and all beside it, out of git.
-func IgnoreFile(talosDir string) (path string, content []byte) {
-	return filepath.Join(Folder(talosDir), ".gitignore"), []byte("*\n")
-}
 
 // file is how leases are written.
 type file struct {

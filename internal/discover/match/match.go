@@ -65,6 +65,9 @@ type Conflict struct {
 	Nodes    []*inventory.Node
 	Machines []discover.Machine
 	Why      string
+	// Former are those of the machines that run as a node of this cluster, and are not the ones that the files declare:
+	// they were replaced.
+	Former []discover.Machine
 }
 
 // Duplicate is something that several machines have.
@@ -231,11 +234,16 @@ func (m *matcher) pair(one link) {
 
 // refusal is why a machine is not the declared one; empty if it is, or nothing is declared.
 func (m *matcher) refusal(node *inventory.Node, machine discover.Machine) string {
-	if len(machine.MACs) == 0 && machine.UUID == "" {
-		if machine.State == talos.Ours || !node.DeclaresMachine() {
-			return ""
-		}
+	told := len(machine.MACs) > 0 || machine.UUID != ""
+	brokeOff := machine.Err != nil && len(machine.MACs) == 0 && len(node.MACs) > 0
 
+	switch {
+	case told && !brokeOff:
+	case machine.State == talos.Ours || !node.DeclaresMachine():
+		return ""
+	case told:
+		return "it has not told its MAC addresses, which would have to be those declared"
+	default:
 		return "it tells neither its MAC addresses nor its UUID, which would have to be those declared"
 	}
 
@@ -285,6 +293,11 @@ func (m *matcher) conflict(tied []*inventory.Node, machines []int, why string) {
 	}
 
 	conflict.Machines = byAddress(conflict.Machines)
+	conflict.Former = slices.DeleteFunc(slices.Clone(conflict.Machines), func(machine discover.Machine) bool {
+		return machine.State != talos.Ours || slices.ContainsFunc(tied, func(node *inventory.Node) bool {
+			return m.refusal(node, machine) == ""
+		})
+	})
 	m.result.Ambiguous = append(m.result.Ambiguous, conflict)
 }
 

@@ -1,6 +1,7 @@
 package match_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -57,6 +58,14 @@ func machine(last int, told ...string) discover.Machine {
 	return made
 }
 
+// brokeOff is one whose connection broke off while it told.
+func brokeOff(last int, told ...string) discover.Machine {
+	made := machine(last, told...)
+	made.Err = errors.New("the connection broke off")
+
+	return made
+}
+
 // configured is a machine with a config of a cluster.
 func configured(state talos.State, hostname string, made discover.Machine) discover.Machine {
 	made.State, made.Hostname = state, hostname
@@ -78,6 +87,10 @@ func lines(result match.Result) []string {
 
 	for _, conflict := range result.Ambiguous {
 		told = append(told, "ambiguous: "+conflict.Why)
+
+		for _, former := range conflict.Former {
+			told = append(told, "former: "+former.Address().String())
+		}
 	}
 
 	for _, missing := range result.Missing {
@@ -118,6 +131,11 @@ func TestMachinesAreMatchedByWhatTheyAre(t *testing.T) {
 			[]string{"cp1 at 192.0.2.50 by MAC"}},
 		"by UUID, however it is written": {nodes{node(1, uuidA)}, machines{machine(50, macB, strings.ToUpper(uuidA))},
 			match.Options{}, []string{"cp1 at 192.0.2.50 by UUID"}},
+		"its links were not read": {nodes{node(1, macA)}, machines{configured(talos.Ours, "cp1", brokeOff(50, uuidA))},
+			match.Options{}, []string{"cp1 at 192.0.2.50 by host name"}},
+		"its links were not read, and it waits for a config": {nodes{node(1, macA)}, machines{brokeOff(11, uuidA)},
+			match.Options{}, []string{"ambiguous: 192.0.2.11 is cp1's machine by its declared address 192.0.2.11, but it has " +
+				"not told its MAC addresses, which would have to be those declared"}},
 		"by both": {nodes{node(1, macA, uuidA)}, machines{machine(50, macA, uuidA)}, match.Options{},
 			[]string{"cp1 at 192.0.2.50 by MAC, UUID"}},
 		"MAC and UUID go against each other": {nodes{node(1, macA, uuidA)}, machines{machine(50, macA, uuidB)},
@@ -162,6 +180,14 @@ func TestMachinesAreMatchedByWhatTheyAre(t *testing.T) {
 			machines{configured(talos.Ours, "cp2", machine(50, macA))}, match.Options{},
 			[]string{"ambiguous: 192.0.2.50 is cp1's machine by MAC " + macA +
 				"; 192.0.2.50 is cp2's machine by host name cp2"}},
+		"the machine that was replaced is back": {nodes{node(1, macA)},
+			machines{machine(11, macA), configured(talos.Ours, "cp1", machine(50, macB))}, match.Options{},
+			[]string{"ambiguous: 192.0.2.11 is cp1's machine by MAC " + macA +
+				"; 192.0.2.50 is cp1's machine by host name cp1", "former: 192.0.2.50"}},
+		"the machine that was replaced is back alone": {nodes{node(1, macA)},
+			machines{configured(talos.Ours, "cp1", machine(50, macB))}, match.Options{},
+			[]string{"ambiguous: 192.0.2.50 is cp1's machine by host name cp1, but the machine has " + macB +
+				", declared is " + macA, "former: 192.0.2.50"}},
 		"a host name tells nothing in maintenance": {nodes{node(1)},
 			machines{configured(talos.Maintenance, "cp1", machine(50, macA))}, match.Options{},
 			[]string{"missing: cp1", "extra: 192.0.2.50"}},

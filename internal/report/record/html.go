@@ -312,7 +312,7 @@ func (m Mark) kind() string {
 	switch m.Status {
 	case "":
 		return "retry"
-	case report.Failed:
+	case report.Failed, report.Refused:
 		return "failed"
 	case report.Warned, report.Drifted, report.Joining, report.Planned:
 		return "warning"
@@ -394,7 +394,7 @@ func (r *Run) problems() []problem {
 	var made []problem
 
 	for _, line := range slices.Concat(r.Findings, r.Results) {
-		if said(line) == "" || line.Status != "" && line.Status != report.Failed && line.ID == "" ||
+		if said(line) == "" || line.Status != "" && !line.Status.Bad() && line.ID == "" ||
 			line.Severity == diagnosis.OK.String() || line.Severity == diagnosis.NotRun.String() {
 			continue
 		}

@@ -152,7 +152,7 @@ func caseOf(line report.Line, name string) junitCase {
 	text := strings.TrimSpace(said(line) + "\n" + line.Next)
 
 	switch {
-	case line.Status == report.Failed, line.Status == "" && line.Severity == diagnosis.Failure.String():
+	case line.Status.Bad(), line.Status == "" && line.Severity == diagnosis.Failure.String():
 		made.Failure = &junitText{Type: line.ID, Message: headline(said(line)), Text: text}
 	case line.Status == report.Skipped, line.Severity == diagnosis.NotRun.String():
 		made.Skipped = &junitText{Message: headline(said(line))}

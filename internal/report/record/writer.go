@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/report"
 )
 
@@ -72,10 +74,18 @@ func (r *Run) Write(folder string) error {
 			return fmt.Errorf("make %s: %w", document.name, err)
 		}
 
-		if err := os.WriteFile(filepath.Join(folder, document.name), text.Bytes(), 0o600); err != nil {
+		if err := atomicfile.WriteFile(filepath.Join(folder, document.name), text.Bytes(), 0o600); err != nil {
 			return err //nolint:wrapcheck // it names the file
 		}
 	}
 
 	return nil
+}
+
+// Documented reports whether a run's folder holds all of its documents. Each is whole if it is there.
+func Documented(folder string) bool {
+	return !slices.ContainsFunc([]string{PageFile, junitFile, summaryFile}, func(name string) bool {
+		_, err := os.Stat(filepath.Join(folder, name))
+		return err != nil
+	})
 }

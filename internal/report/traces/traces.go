@@ -207,7 +207,7 @@ func (s *Sink) result(line report.Line) {
 	of.SetAttributes(attribute.String("talos_mage.status", string(line.Status)),
 		attribute.Int("talos_mage.attempts", line.Attempts))
 
-	if line.Status == report.Failed {
+	if line.Status.Bad() {
 		of.SetAttributes(problem(line)...)
 		of.fail(line.Error)
 	}

@@ -67,6 +67,11 @@ func (g Gate) MergeKubeconfig(path string, fetched []byte, options kube.MergeOpt
 	return kube.Merge(path, fetched, options) //nolint:wrapcheck // it names the file
 }
 
+// KeepOutOfGit makes a folder, unless there is one, and has git ignore all that is in it.
+func (g Gate) KeepOutOfGit(folder string) error {
+	return g.pass(func() error { return atomicfile.KeepOutOfGit(folder) })
+}
+
 // CreateFile makes a file that does not exist yet, for the owner alone, and has it written; it is whole or not there.
 func (g Gate) CreateFile(path string, write func(*os.File) error) error {
 	return g.pass(func() error {

@@ -39,6 +39,27 @@ func Assert(t testing.TB, path, got string) {
 	}
 }
 
+// AssertAlike is Assert for a text of which some is never the same twice, as how long something took: what common makes
+// equal is equal. With -update a file that says the same stays as it is.
+func AssertAlike(t testing.TB, path, got string, common func(string) string) {
+	t.Helper()
+
+	kept, err := os.ReadFile(path)
+	if *update {
+		if err != nil || common(string(kept)) != common(got) {
+			Assert(t, path, got)
+		}
+
+		return
+	}
+
+	require.NoError(t, err, "no golden file yet: run the test with -update and review what it writes")
+
+	if want, got := common(string(kept)), common(got); want != got {
+		require.Fail(t, path+" differs: if the new text is right, run the test with -update", firstDifference(want, got))
+	}
+}
+
 // firstDifference shows the first line that differs, with its number: whole pages side by side would hide it.
 func firstDifference(want, got string) string {
 	wanted, gotten := strings.SplitAfter(want, "\n"), strings.SplitAfter(got, "\n")

@@ -147,7 +147,7 @@ func (g *gatekeeper) admitUnary(ctx context.Context, request any, info *grpc.Una
 		return nil, err
 	}
 
-	reply, err = g.answer(ctx, request, handler)
+	reply, err = g.answer(ctx, call, request, handler)
 
 	if fault := g.mishap(ctx, call, faults.AfterEffect); fault != nil {
 		// The call's own result stays in the record: it took effect.
@@ -158,7 +158,9 @@ func (g *gatekeeper) admitUnary(ctx context.Context, request any, info *grpc.Una
 }
 
 // answer runs a call's handler, counted so that a listener that closes lets the answer out.
-func (g *gatekeeper) answer(ctx context.Context, request any, handler grpc.UnaryHandler) (any, error) {
+func (g *gatekeeper) answer(ctx context.Context, call *faults.Call, request any, handler grpc.UnaryHandler) (any, error) {
+	defer g.boot.Node.Recorder.Begin(call)()
+
 	g.api.replies.Add(1)
 
 	defer func() {

@@ -30,6 +30,8 @@ type Call struct {
 	// Done is set when the call has ended, with Code.
 	Done bool
 	Code codes.Code
+	// Working is set while the machine is at it: after the call was let in, until it is answered. Streams leave it unset.
+	Working bool
 	// Roles are those of the caller.
 	Roles string
 	// Metadata came with the call, from the caller or from the node that forwarded it.
@@ -141,6 +143,20 @@ func (r *Recorder) End(call *Call, err error) {
 
 	call.Done, call.Ended = true, time.Now()
 	call.Code = status.Code(err)
+}
+
+// Begin notes that the machine is at what was asked for; the function that it returns, that it no longer is.
+func (r *Recorder) Begin(call *Call) (end func()) {
+	r.working(call, true)
+
+	return func() { r.working(call, false) }
+}
+
+func (r *Recorder) working(call *Call, working bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	call.Working = working
 }
 
 // Keep makes the recorded result of a call final.

@@ -219,6 +219,11 @@ func (c *Cluster) Environ() []string {
 	return environ
 }
 
+// EnvironIn is Environ with root as the repository that the files lie in, and as the place of the kubeconfig.
+func (c *Cluster) EnvironIn(root string) []string {
+	return append(c.Environ(), "ROOT_DIR="+root, "KUBECONFIG="+filepath.Join(root, "kubeconfig"))
+}
+
 // wayIn is where operators are told to find a machine. With its port it is the only address that they try: a machine of
 // somebody's files has one there, on the real network. One that moves to its declared address on loopback is followed.
 func wayIn(endpoint, declared string) string {

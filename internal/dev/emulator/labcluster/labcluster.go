@@ -30,6 +30,9 @@ const (
 	TestScale = 200
 )
 
+// NewestTalos is the newest release that can be played: what rehearsals play unless they are told otherwise.
+const NewestTalos = "v1.14.1"
+
 // patience is a limit in node time that no test comes near, however busy its machine.
 const patience = 24 * time.Hour
 
@@ -290,6 +293,17 @@ func (c *Cluster) Close() error {
 	}
 
 	return c.Lab.Close()
+}
+
+// Booted waits until all machines can be asked, in maintenance mode.
+func (c *Cluster) Booted(ctx context.Context) error {
+	for _, node := range c.Nodes {
+		if err := node.WaitFor(ctx, func(node *emulator.Node) bool { return node.Stage() == "maintenance" }); err != nil {
+			return fmt.Errorf("wait for %s to boot: %w", node.Name(), err)
+		}
+	}
+
+	return nil
 }
 
 // ConfigDir is the folder with the machine configs and the talosconfig.

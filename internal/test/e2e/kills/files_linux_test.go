@@ -57,9 +57,9 @@ func (w *world) requireFiles(t *testing.T, may leftovers) {
 	w.left = left
 }
 
-// isLeftover tells what the program makes for the time of its work alone.
+// isLeftover tells what the program makes for the time of its work alone. A run's record goes with all that is in it.
 func (w *world) isLeftover(path string) bool {
-	return strings.Contains(filepath.Base(path), ".talos-mage-") ||
+	return !strings.HasPrefix(path, w.records()) && strings.Contains(filepath.Base(path), ".talos-mage-") ||
 		strings.HasPrefix(path, filepath.Join(w.temporary, "talos-mage-configs-")) ||
 		path == w.kubeconfig()+".lock"
 }
@@ -89,9 +89,7 @@ func (w *world) requireFile(t *testing.T, path string, may leftovers) {
 
 	switch {
 	case strings.HasPrefix(path, w.records()):
-		if name == "events.jsonl" {
-			requireJSONLines(t, data, newLeftovers)
-		}
+		requireRecord(t, name, data)
 	case path == filepath.Join(filepath.Dir(w.records()), ".gitignore"):
 		require.Contains(t, []string{"", "*\n"}, string(data))
 	case name == ".gitignore":
@@ -188,6 +186,25 @@ func (w *world) requireKubeconfig(t *testing.T, data []byte) {
 
 	if w.shape.otherCluster {
 		require.Contains(t, merged.Contexts, "other")
+	}
+}
+
+// requireRecord requires a run's documents to be whole. Of its events the last one may be a part, and so may what was
+// to become a document.
+func requireRecord(t *testing.T, name string, data []byte) {
+	t.Helper()
+
+	switch name {
+	case "events.jsonl":
+		requireJSONLines(t, data, newLeftovers)
+	case "report.html":
+		require.True(t, bytes.HasSuffix(data, []byte("</html>\n")), "%s", data[max(0, len(data)-100):])
+	case "junit.xml":
+		require.True(t, bytes.HasSuffix(bytes.TrimSpace(data), []byte("</testsuites>")), "%s", data)
+	case "summary.json":
+		require.True(t, json.Valid(data), "%s", data)
+	default:
+		require.Regexp(t, `^\.(report\.html|junit\.xml|summary\.json)\.talos-mage-tmp$`, name)
 	}
 }
 

@@ -2,6 +2,7 @@ package terminal_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -79,6 +80,28 @@ func removeFiles(t *testing.T, told string) {
 	made := regexp.MustCompile(`files in (\S+)/talos\n`).FindStringSubmatch(told)
 	require.NotNil(t, made, told)
 	require.NoError(t, os.RemoveAll(made[1]))
+}
+
+// What is listed and explained keeps its words whole at the width that every terminal has, and stands behind its name.
+func TestListsAndExplanationsWrapAtWords(t *testing.T) {
+	t.Parallel()
+
+	for words, behind := range map[string]string{"-l": " {21}", "-h": " {2,21}", "talos -h": "", "explain TM041": " {8}"} {
+		t.Run(words, func(t *testing.T) {
+			t.Parallel()
+
+			piped, err := exec.CommandContext(t.Context(), compiled(t), strings.Fields(words)...).Output() //nolint:gosec // our own
+			require.NoError(t, err)
+
+			terminal := tmux.Start(t, 80, 200, compiled(t)+" "+words)
+			shown, _, _ := strings.Cut(terminal.Shows("end 0"), "end 0")
+			require.Equal(t, strings.Fields(string(piped)), strings.Fields(shown))
+
+			lines := strings.Count(strings.TrimSpace(string(piped)), "\n")
+			require.Greater(t, strings.Count(shown, "\n"), lines, "nothing is wrapped")
+			require.Regexp(t, `(?m)^`+behind+`\S`, shown)
+		})
+	}
 }
 
 const unreachable = `clusterName: lab

@@ -1,4 +1,4 @@
-package rehearsal
+package devtargets
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package rehearsal
+package devtargets
 
 import (
 	"context"
@@ -66,14 +66,16 @@ type rehearsal struct {
 
 // startRehearsal starts the nodes of a talconfig.yaml, of a scenario, or six sound ones.
 func startRehearsal(talosDir, scenarioFile, talosVersion *string, scale *float64) (*rehearsal, error) {
-	usual := newestTalos
-	if talosDir != nil || scenarioFile != nil {
-		usual = "" // what the files say
-	}
+	var version string
 
-	version, err := playable(talosVersion, usual)
-	if err != nil {
-		return nil, err
+	switch {
+	case talosVersion != nil:
+		version = *talosVersion
+		if err := emulator.CanPlay(version); err != nil {
+			return nil, err
+		}
+	case talosDir == nil && scenarioFile == nil:
+		version = labcluster.NewestTalos
 	}
 
 	options := labcluster.Options{Name: "lab", TalosVersion: version, Contract: labcluster.OwnForm(version),
@@ -86,6 +88,7 @@ func startRehearsal(talosDir, scenarioFile, talosVersion *string, scale *float64
 	case talosVersion != nil && scenarioFile != nil:
 		return nil, errors.New("give -talosVersion or -scenario, not both: the scenario says which releases its nodes run")
 	case scenarioFile != nil:
+		var err error
 		if made.scenario, err = scenario.Load(*scenarioFile); err != nil {
 			return nil, err
 		}
@@ -114,7 +117,7 @@ func (r *rehearsal) start(talosDir *string, options labcluster.Options) error {
 		return err
 	}
 
-	r.environ = environment(r.cluster, root)
+	r.environ = r.cluster.EnvironIn(root)
 
 	return nil
 }
@@ -142,7 +145,7 @@ func (r *rehearsal) booted(ctx context.Context) error {
 		return nil
 	}
 
-	return inMaintenance(ctx, r.cluster)
+	return r.cluster.Booted(ctx)
 }
 
 // play makes the scenario's events happen, and tells of them.
