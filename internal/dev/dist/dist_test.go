@@ -49,8 +49,8 @@ func clone(t *testing.T) string {
 
 	from, to := filepath.Join("..", "..", ".."), t.TempDir()
 
-	listed := strings.TrimRight(run(t, from, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00")
-	for file := range strings.SplitSeq(listed, "\x00") {
+	listed := run(t, from, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	for file := range strings.SplitSeq(strings.TrimRight(listed, "\x00"), "\x00") {
 		data, err := os.ReadFile(filepath.Join(from, file))
 		if os.IsNotExist(err) {
 			continue // deleted, and not committed yet
@@ -165,7 +165,8 @@ func keepsWhatIsThere(t *testing.T, options Options) {
 	require.EqualError(t, err, "dist/ is not empty. Next: go tool mage dist -clean replaces it")
 
 	options.Replace = true
-	require.NoError(t, os.WriteFile(filepath.Join(options.Source, "cmd", "talos-mage", "broken.go"), []byte("no Go"), 0o600))
+	broken := filepath.Join(options.Source, "cmd", "talos-mage", "broken.go")
+	require.NoError(t, os.WriteFile(broken, []byte("no Go"), 0o600))
 
 	_, err = options.Make(t.Context())
 	require.ErrorContains(t, err, "make "+options.Platforms[0].String()+": go build")
@@ -205,10 +206,16 @@ func TestTheImageIsBuiltWhereSomethingCan(t *testing.T) {
 		images      []string
 		why, fails  string
 	}{
-		"nothing is here":     {why: "there is no docker, no podman, no buildah"},
-		"a client alone":      {programs: []string{"docker"}, info: "1", why: "`docker info` fails"},
-		"podman":              {programs: []string{"podman"}, images: []string{"talos-mage:1.2.3-dirty-amd64", "talos-mage:1.2.3-dirty-arm64"}},
-		"one that can't pull": {programs: []string{"docker"}, build: "1", fails: "build image talos-mage:1.2.3-dirty-amd64: docker build: exit status 1"},
+		"nothing is here": {why: "there is no docker, no podman, no buildah"},
+		"a client alone":  {programs: []string{"docker"}, info: "1", why: "`docker info` fails"},
+		"podman": {
+			programs: []string{"podman"},
+			images:   []string{"talos-mage:1.2.3-dirty-amd64", "talos-mage:1.2.3-dirty-arm64"},
+		},
+		"one that can't pull": {
+			programs: []string{"docker"}, build: "1",
+			fails: "build image talos-mage:1.2.3-dirty-amd64: docker build: exit status 1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
