@@ -6,6 +6,7 @@ package dist
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -173,6 +174,36 @@ func keepsWhatIsThere(t *testing.T, options Options) {
 	require.FileExists(t, filepath.Join(options.Folder, "checksums.txt"))
 
 	left, err := filepath.Glob(filepath.Join(options.Source, ".dist-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// halfway is a Go that has written half of a program, and then takes for ever.
+const halfway = `#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+mkdir -p "${2%/*}"
+echo half >"$2"
+echo half
+exec sleep 600
+`
+
+func TestCtrlCLeavesNothingHalf(t *testing.T) {
+	t.Parallel()
+
+	source, programs := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(programs, "go"), []byte(halfway), 0o700))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+
+	options := options(t, source)
+	options.Environ = []string{"PATH=" + programs + ":" + os.Getenv("PATH")}
+	options.Told = func(string) { cancel() }
+
+	_, err := options.Make(ctx)
+	require.ErrorContains(t, err, "make "+options.Platforms[0].String())
+
+	left, err := os.ReadDir(source)
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
