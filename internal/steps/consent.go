@@ -28,6 +28,8 @@ func (w *work) consent(ctx context.Context, asked consent) error {
 	switch {
 	case w.Settings.DryRun, w.Settings.Yes:
 		return nil
+	case w.Agree != nil:
+		return w.ofStep(ctx, w.Agree(asked.Name))
 	case w.Ask == nil:
 		return w.notAgreed("nobody can be asked whether that may be lost: there is no terminal",
 			"the same command with -yes agrees to it")

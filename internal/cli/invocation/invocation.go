@@ -38,6 +38,20 @@ type Invocation struct {
 	In io.Reader
 	// Out gets results alone, Err logs and progress. Where they are terminals there is colour, and live lines.
 	Out, Err io.Writer
+	// Embedded is set where a program calls, in a person's place.
+	Embedded *Embedded
+}
+
+// Embedded is what a program has a say in that runs steps as part of itself. Signals and its own terminal are its own.
+type Embedded struct {
+	// Judge refuses steps before anything else is done.
+	Judge func([]steps.Step) error
+	// Prepare is given the run before its first step.
+	Prepare func(*steps.Run) error
+	// Agree agrees to the loss of what has that name, or says why not; nil where nothing may be lost.
+	Agree func(name string) error
+	// HowToAgree says how it can be had to.
+	HowToAgree string
 }
 
 // Failure is how a call ended if not well.
@@ -73,8 +87,12 @@ func FromProcess() Invocation {
 // Execute runs the steps that a target consists of.
 func (i Invocation) Execute(ctx context.Context, target string, flags settings.Overrides,
 	list func(*settings.Settings) []steps.Step) *Failure {
-	ctx, stop := withSignals(ctx)
-	defer stop()
+	if i.Embedded == nil {
+		var stop context.CancelFunc
+
+		ctx, stop = withSignals(ctx)
+		defer stop()
+	}
 
 	run, planned, failure := i.start(ctx, target, flags, list)
 	if failure != nil {
@@ -206,7 +224,7 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := i.load(ctx, flags)
+	loaded, err := i.load(ctx, "verifyNodes", flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -265,20 +283,44 @@ func (i Invocation) machines(ctx context.Context, loaded *settings.Settings) ([]
 // start reads the settings and the cluster's files, and opens the report.
 func (i Invocation) start(ctx context.Context, target string, flags settings.Overrides,
 	list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
-	loaded, err := i.load(ctx, flags)
+	loaded, err := i.load(ctx, target, flags)
 	if err != nil {
 		return nil, nil, i.badInput(err)
 	}
 
-	if err := loaded.RefuseUnasked(target, i.In != nil); err != nil {
+	planned := list(loaded)
+	if err := i.judge(loaded, target, planned); err != nil {
 		return nil, nil, i.badInput(err)
 	}
 
-	planned := list(loaded)
 	run, failure := i.open(ctx, opening{target: target, settings: loaded, brief: len(planned) > 1,
 		unrecorded: len(planned) == 0, start: steps.New})
 
 	return run, planned, failure
+}
+
+// judge refuses steps that an embedding program must not ask for, and those that nobody can agree to.
+func (i Invocation) judge(loaded *settings.Settings, target string, planned []steps.Step) error {
+	if i.Embedded == nil {
+		return loaded.RefuseUnasked(target, i.In != nil) //nolint:wrapcheck // it names the setting
+	}
+
+	if err := i.Embedded.Judge(planned); err != nil {
+		return err
+	}
+
+	for _, step := range planned {
+		err := loaded.RefuseUnasked(step.Name(), i.Embedded.Agree != nil)
+		if problem, ok := diagnosis.AsProblem(err); ok && problem.ID == diagnosis.NotAgreed {
+			problem.Next = i.Embedded.HowToAgree
+		}
+
+		if err != nil {
+			return err //nolint:wrapcheck // it names the step
+		}
+	}
+
+	return nil
 }
 
 // opening is how a run begins.
@@ -337,6 +379,11 @@ func (i Invocation) open(ctx context.Context, of opening) (*steps.Run, *Failure)
 	recorder.Begin(report.Began{Target: of.target, Version: ownVersion(), Settings: shown(of.settings)})
 
 	run, err := of.start(ctx, of.settings, i.Environ, recorder, console.Logger(), timepiece)
+	if err == nil && i.Embedded != nil {
+		run.Agree, run.Unheard = i.Embedded.Agree, true
+		err = i.Embedded.Prepare(run)
+	}
+
 	if err != nil {
 		failure := i.badInput(err)
 		if ctx.Err() != nil {
@@ -527,13 +574,22 @@ func (i Invocation) ended(ctx context.Context, run *steps.Run, target string, er
 
 	report.ShowTroubles(i.Err, i.consoleOptions(run.Settings, run.Clock), troubles)
 
+	if run.Unheard {
+		return i.failure(ctx, target, steps.Closing(run, err))
+	}
+
 	told := errors.New(target + " failed, as told above")
 
 	return i.failure(ctx, target, &steps.Failure{Code: steps.CodeOf(err), Err: told})
 }
 
 func (i Invocation) failure(ctx context.Context, target string, err error) *Failure {
-	if code, reason := interruption(ctx); code != diagnosis.ExitOK {
+	code, reason := interruption(ctx)
+
+	switch {
+	case code != diagnosis.ExitOK && i.Embedded != nil:
+		return i.fail(code, fmt.Sprintf("stopped: %v. Next: the same run again continues from here", context.Cause(ctx)))
+	case code != diagnosis.ExitOK:
 		return i.fail(code,
 			fmt.Sprintf("%s; what was done is shown above. Next: mage %s continues from here", reason, target))
 	}

@@ -1,0 +1,295 @@
+package recipe_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/recipe"
+)
+
+// machines are a lab's, which run or are all off.
+func machines(t *testing.T, off bool) *lab {
+	t.Helper()
+
+	made, err := newLab(labcluster.Options{Off: off, LabOptions: emulator.LabOptions{TimeScale: labcluster.DemoScale}})
+	require.NoError(t, err)
+	t.Cleanup(made.Close)
+
+	return made
+}
+
+// untouched requires that nothing was asked of a machine that changes it.
+func untouched(t *testing.T, l *lab) {
+	t.Helper()
+
+	for _, node := range l.Nodes {
+		require.Equal(t, "maintenance", node.Stage(), node.Name())
+	}
+}
+
+// never is code that must not be called.
+func never(t *testing.T) func(context.Context, recipe.Point) error {
+	t.Helper()
+
+	return func(context.Context, recipe.Point) error {
+		t.Error("a hook was called")
+
+		return nil
+	}
+}
+
+func neverStep(t *testing.T) recipe.Step {
+	t.Helper()
+
+	return recipe.Func("own", func(context.Context, recipe.Cluster) error {
+		t.Error("the step was called")
+
+		return nil
+	})
+}
+
+func TestADryRunCallsNoneOfTheProgramsCodeAndChangesNothing(t *testing.T) {
+	t.Parallel()
+
+	l := machines(t, false)
+	bringUp := recipe.Talos()
+	bringUp.Steps = append(bringUp.Steps, neverStep(t))
+	bringUp.Hooks = []recipe.Hook{{Before: never(t), After: never(t)}}
+
+	options := l.options()
+	options.DryRun = true
+
+	result, err := bringUp.Run(t.Context(), options)
+	require.Error(t, err)
+	require.Equal(t, recipe.ExitDryRun, result.ExitCode, err)
+	untouched(t, l)
+
+	last := result.Outcomes[len(result.Outcomes)-1]
+	require.Equal(t, "own", last.Step)
+	require.Equal(t, recipe.StatusPlanned, last.Status)
+}
+
+func TestDataIsLostOnlyWhereItsOwnerIsNamed(t *testing.T) {
+	t.Parallel()
+
+	l := machines(t, false)
+	wipe := recipe.Recipe{Name: "of our own", Steps: []recipe.Step{neverStep(t), recipe.WipeNodes()}}
+
+	upgrade := recipe.Recipe{Name: "of our own", Steps: []recipe.Step{neverStep(t), recipe.Upgrade()}}
+
+	for name, options := range map[string]recipe.Options{
+		"neither nodes nor whose data":   {},
+		"nodes alone":                    {Nodes: []string{"worker1"}},
+		"the cluster alone":              {Cluster: "lab"},
+		"whose data alone":               {LoseDataOf: []string{"worker1"}},
+		"nodes as a setting":             {LoseDataOf: []string{"worker1"}, Settings: map[string]string{"NODE": "worker1"}},
+		"consent as a setting":           {Nodes: []string{"worker1"}, Settings: map[string]string{"-yes": "true"}},
+		"a node that there is not":       {Nodes: []string{"worker9"}, LoseDataOf: []string{"worker9"}},
+		"another cluster":                {Cluster: "prod", LoseDataOf: []string{"prod"}},
+		"consent in the environment":     {Nodes: []string{"worker1"}, Environ: []string{"-yes=true", "YES=true"}},
+		"an empty name for what is lost": {Nodes: []string{"worker1"}, LoseDataOf: []string{""}},
+	} {
+		given := l.options()
+		given.Nodes, given.Cluster, given.LoseDataOf = options.Nodes, options.Cluster, options.LoseDataOf
+		given.Environ = append(given.Environ, options.Environ...)
+
+		if options.Settings != nil {
+			given.Settings = options.Settings
+		}
+
+		for _, made := range []recipe.Recipe{wipe, upgrade} {
+			result, err := made.Run(t.Context(), given)
+			require.Error(t, err, name)
+			require.Equal(t, recipe.ExitBadInput, result.ExitCode, "%s: %v", name, err)
+			require.Empty(t, result.Outcomes, name)
+		}
+	}
+
+	untouched(t, l)
+}
+
+func TestConsentIsForWhatItNames(t *testing.T) {
+	t.Parallel()
+
+	l := machines(t, false)
+	result, err := recipe.Talos().Run(t.Context(), l.options())
+	require.NoError(t, err)
+	require.Equal(t, recipe.ExitOK, result.ExitCode)
+
+	wipe := recipe.Recipe{Name: "wipe", Steps: []recipe.Step{recipe.WipeNodes()}}
+	options := l.options()
+	options.Nodes = []string{"worker1"}
+
+	for _, name := range []string{"cp1", "lab"} {
+		options.LoseDataOf = []string{name}
+
+		result, err = wipe.Run(t.Context(), options)
+		require.ErrorContains(t, err, "worker1, which may lose its data; nothing was changed")
+		require.Equal(t, recipe.ExitBadInput, result.ExitCode)
+		require.Equal(t, string(diagnosis.NotAgreed), result.Outcomes[0].Problem.ID)
+		require.Equal(t, "running", l.Node("worker1").Stage())
+	}
+
+	options.LoseDataOf = []string{"worker1"}
+
+	_, err = wipe.Run(t.Context(), options)
+	require.NoError(t, err)
+	require.Equal(t, "maintenance", l.Node("worker1").Stage())
+	require.Equal(t, "running", l.Node("cp1").Stage())
+}
+
+func TestAHookHearsHowItsStepEndedAndCanEndTheRecipe(t *testing.T) {
+	t.Parallel()
+
+	l := machines(t, true)
+	mine := errors.New("of the hook")
+
+	var at recipe.Point
+
+	made := recipe.Recipe{Name: "check", Steps: []recipe.Step{recipe.Preflight(), neverStep(t)},
+		Hooks: []recipe.Hook{{Step: "preflight", After: func(_ context.Context, point recipe.Point) error {
+			at = point
+
+			return mine
+		}}, {Step: "preflight", After: never(t)}}}
+
+	result, err := made.Run(t.Context(), l.options())
+	require.ErrorContains(t, err, "after preflight: of the hook [TM431]")
+	require.Equal(t, recipe.ExitPreflight, result.ExitCode)
+
+	require.ErrorContains(t, at.Err, "none of 2 nodes answers")
+	require.Equal(t, "lab", at.Cluster.Name)
+	require.True(t, at.Cluster.Nodes[0].ControlPlane)
+	require.Len(t, at.Outcomes, 2)
+	require.Equal(t, "cp1", at.Outcomes[0].Node)
+	require.Equal(t, at.Outcomes, result.Outcomes[:2])
+	require.Equal(t, recipe.Outcome{Step: "after preflight", Status: recipe.StatusFailed,
+		Duration: result.Outcomes[2].Duration, Problem: &recipe.Problem{ID: "TM431", Cause: "of the hook",
+			Next: "do what it says, then the same run again"}}, result.Outcomes[2])
+}
+
+// A run within a run finds the lock taken, as one of another process does.
+func TestAStepOfTheProgramsHoldsTheLock(t *testing.T) {
+	t.Parallel()
+
+	l := machines(t, true)
+
+	var within recipe.Result
+
+	made := recipe.Recipe{Name: "outer", Steps: []recipe.Step{recipe.Func("own",
+		func(ctx context.Context, _ recipe.Cluster) error {
+			var err error
+			within, err = recipe.Recipe{Name: "inner", Steps: []recipe.Step{neverStep(t)}}.Run(ctx, l.options())
+
+			return err
+		})}}
+
+	result, err := made.Run(t.Context(), l.options())
+	require.ErrorContains(t, err, "is changing this cluster from this machine")
+	require.Equal(t, recipe.ExitPreflight, within.ExitCode)
+	require.Equal(t, recipe.ExitUnexpected, result.ExitCode)
+}
+
+func TestARunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+
+	l := machines(t, true)
+	ctx, cancel := context.WithCancelCause(t.Context())
+
+	made := recipe.Recipe{Name: "long", Steps: []recipe.Step{
+		recipe.Func("own", func(context.Context, recipe.Cluster) error {
+			cancel(errors.New("the deploy was withdrawn"))
+
+			return ctx.Err()
+		}), neverStep(t)}}
+
+	result, err := made.Run(ctx, l.options())
+	require.EqualError(t, err, "stopped: the deploy was withdrawn. Next: the same run again continues from here")
+	require.Equal(t, recipe.ExitInterrupt, result.ExitCode)
+}
+
+func TestWhatMakesNoSenseIsRefused(t *testing.T) {
+	t.Parallel()
+
+	l := machines(t, true)
+	step := []recipe.Step{neverStep(t)}
+	hook := func(context.Context, recipe.Point) error { return nil }
+
+	for want, test := range map[string]struct {
+		recipe  recipe.Recipe
+		options recipe.Options
+	}{
+		"Recipe.Name is empty":  {recipe: recipe.Recipe{Steps: step}},
+		"has no steps":          {recipe: recipe.Recipe{Name: "r"}},
+		"that nothing made":     {recipe: recipe.Recipe{Name: "r", Steps: make([]recipe.Step, 1)}},
+		"neither Before nor":    {recipe: recipe.Recipe{Name: "r", Steps: step, Hooks: make([]recipe.Hook, 1)}},
+		"did you mean own?":     {recipe: recipe.Recipe{Name: "r", Steps: step, Hooks: []recipe.Hook{{"owm", hook, nil}}}},
+		"did you mean DRY_RUN?": {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Settings: setting("DRYRUN")}},
+		"line alone can give":   {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Settings: setting("-newSecrets")}},
+		"takes true or false":   {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Settings: setting("NO_WAIT")}},
+		"neither the cluster lab nor the name of a node of it": {recipe.Recipe{Name: "r", Steps: step},
+			recipe.Options{LoseDataOf: []string{"Worker1"}}},
+	} {
+		given := l.options()
+		maps.Copy(given.Settings, test.options.Settings)
+		given.LoseDataOf = test.options.LoseDataOf
+
+		result, err := test.recipe.Run(t.Context(), given)
+		require.ErrorContains(t, err, want)
+		require.Equal(t, recipe.ExitBadInput, result.ExitCode, want)
+	}
+}
+
+func setting(name string) map[string]string { return map[string]string{name: "perhaps"} }
+
+// Not parallel: it is about the process's environment.
+func TestTheProgramsOwnEnvironmentHasNoSettings(t *testing.T) {
+	l := machines(t, true)
+	t.Setenv("NODE", "nobody")
+
+	options := l.options()
+	for _, entry := range options.Environ {
+		t.Setenv("TMPDIR", l.folder)
+
+		if name, value, _ := strings.Cut(entry, "="); name != "TMPDIR" {
+			options.Settings[name] = value
+		}
+	}
+
+	options.Environ = nil
+
+	made := recipe.Recipe{Name: "check", Steps: []recipe.Step{recipe.Preflight()}}
+
+	result, err := made.Run(t.Context(), options)
+	require.ErrorContains(t, err, "none of 2 nodes answers")
+	require.Equal(t, recipe.ExitPreflight, result.ExitCode)
+}
+
+// What this package promises is what runs come to.
+func TestCodesAndStatusesAreThoseOfRuns(t *testing.T) {
+	t.Parallel()
+
+	require.Equal(t, []recipe.ExitCode{recipe.ExitOK, recipe.ExitUnexpected, recipe.ExitBadInput, recipe.ExitPreflight,
+		recipe.ExitApply, recipe.ExitVerify, recipe.ExitBootstrap, recipe.ExitKubernetes, recipe.ExitDryRun,
+		recipe.ExitInterrupt}, []recipe.ExitCode{recipe.ExitCode(diagnosis.ExitOK),
+		recipe.ExitCode(diagnosis.ExitUnexpected), recipe.ExitCode(diagnosis.ExitBadInput),
+		recipe.ExitCode(diagnosis.ExitPreflight), recipe.ExitCode(diagnosis.ExitApply),
+		recipe.ExitCode(diagnosis.ExitVerify), recipe.ExitCode(diagnosis.ExitBootstrap),
+		recipe.ExitCode(diagnosis.ExitKubernetes), recipe.ExitCode(diagnosis.ExitDryRun),
+		recipe.ExitCode(diagnosis.ExitInterrupt)})
+
+	require.Equal(t, []recipe.Status{recipe.StatusOK, recipe.StatusApplied, recipe.StatusSkipped, recipe.StatusDrifted,
+		recipe.StatusJoining, recipe.StatusWarned, recipe.StatusFailed, recipe.StatusPlanned},
+		[]recipe.Status{recipe.Status(report.OK), recipe.Status(report.Applied), recipe.Status(report.Skipped),
+			recipe.Status(report.Drifted), recipe.Status(report.Joining), recipe.Status(report.Warned),
+			recipe.Status(report.Failed), recipe.Status(report.Planned)})
+}
