@@ -165,7 +165,7 @@ func TestAnArgumentIsNoTarget(t *testing.T) {
 			words = append(words, "reset")
 		}
 
-		calls := settings.CallsIn(words, []string{target.Name, "reset"})
+		calls := settings.CallsIn(words, "", []string{target.Name, "reset"})
 		require.Len(t, calls, 1, target.Name)
 
 		for _, argument := range target.Arguments {

@@ -40,7 +40,7 @@ func (i Invocation) Images(ctx context.Context, flags settings.Overrides) *Failu
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := i.load(ctx, flags)
+	loaded, err := i.load(ctx, "config:schematic", flags)
 	if err != nil {
 		return i.badInput(err)
 	}

@@ -228,7 +228,7 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := i.load(ctx, flags)
+	loaded, err := i.load(ctx, "verifyNodes", flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -287,7 +287,7 @@ func (i Invocation) machines(ctx context.Context, loaded *settings.Settings) ([]
 // start reads the settings and the cluster's files, and opens the report.
 func (i Invocation) start(ctx context.Context, target string, flags settings.Overrides,
 	list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
-	loaded, err := i.load(ctx, flags)
+	loaded, err := i.load(ctx, target, flags)
 	if err != nil {
 		return nil, nil, i.badInput(err)
 	}

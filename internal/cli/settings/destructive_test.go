@@ -42,7 +42,7 @@ func TestAMageLineIsRefusedForAnyTargetThatMayLoseData(t *testing.T) {
 		for terminal, id := range map[bool]string{false: want.without, true: want.with} {
 			var err error
 
-			for _, call := range settings.CallsIn(strings.Fields(line), targets) {
+			for _, call := range settings.CallsIn(strings.Fields(line), "", targets) {
 				loaded, failed := settings.Load([]string{"NODE=cp1", "YES=true"}, call.Given, t.TempDir())
 				require.NoError(t, failed, line)
 

@@ -41,6 +41,12 @@ type Care struct {
 	MemberLeft, NodeLeft bool
 	// Rotation is what became of the talosconfig; nil if it was not to be renewed.
 	Rotation *Rotation
+	// ProgramFailed is set if a program of the operator's computer failed by itself.
+	ProgramFailed bool
+	// Installed is what became of the applications; nil if none were to be installed.
+	Installed *Installed
+	// Kubernetes is what became of an upgrade of Kubernetes; nil for none.
+	Kubernetes *KubernetesUpgrade
 	// Cordons are the nodes that had a cordon of ours after each call.
 	FirstCordons, AgainCordons []string
 	// Uncordoned is set if somebody else's cordon was taken back.
@@ -119,6 +125,14 @@ func (w *world) operate(ctx context.Context, history *History) error {
 
 	w.recover(ctx, "")
 	w.judge(care)
+
+	if care.Installed != nil {
+		care.Installed.Missing = w.apps.missing()
+	}
+
+	if care.Kubernetes != nil {
+		care.Kubernetes.Old = w.oldComponents()
+	}
 
 	if care.Rotation != nil {
 		if err := w.tryTalosconfig(ctx, care); err != nil {
@@ -551,6 +565,8 @@ var careChecks = []check{
 	{"one living etcd", ofCare(oneLivingEtcd)},
 	{"the living keep their members", ofCare(membersKept)},
 	{"talosconfigs are renewed whole", ofCare(rotatedSafely)},
+	{"applications are installed", ofCare(appsAreInstalled)},
+	{"Kubernetes is upgraded", ofCare(kubernetesIsUpgraded)},
 	{"operations are told", ofCare(operationsAreTold)},
 	{"operations fail rightly", operationsFailRightly},
 	{"operations converge", ofCare(operationsConverge)},

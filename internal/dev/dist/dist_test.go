@@ -6,6 +6,7 @@ package dist
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -49,8 +50,8 @@ func clone(t *testing.T) string {
 
 	from, to := filepath.Join("..", "..", ".."), t.TempDir()
 
-	listed := strings.TrimRight(run(t, from, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00")
-	for file := range strings.SplitSeq(listed, "\x00") {
+	listed := run(t, from, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	for file := range strings.SplitSeq(strings.TrimRight(listed, "\x00"), "\x00") {
 		data, err := os.ReadFile(filepath.Join(from, file))
 		if os.IsNotExist(err) {
 			continue // deleted, and not committed yet
@@ -165,13 +166,44 @@ func keepsWhatIsThere(t *testing.T, options Options) {
 	require.EqualError(t, err, "dist/ is not empty. Next: go tool mage dist -clean replaces it")
 
 	options.Replace = true
-	require.NoError(t, os.WriteFile(filepath.Join(options.Source, "cmd", "talos-mage", "broken.go"), []byte("no Go"), 0o600))
+	broken := filepath.Join(options.Source, "cmd", "talos-mage", "broken.go")
+	require.NoError(t, os.WriteFile(broken, []byte("no Go"), 0o600))
 
 	_, err = options.Make(t.Context())
 	require.ErrorContains(t, err, "make "+options.Platforms[0].String()+": go build")
 	require.FileExists(t, filepath.Join(options.Folder, "checksums.txt"))
 
 	left, err := filepath.Glob(filepath.Join(options.Source, ".dist-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// halfway is a Go that has written half of a program, and then takes for ever.
+const halfway = `#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+mkdir -p "${2%/*}"
+echo half >"$2"
+echo half
+exec sleep 600
+`
+
+func TestCtrlCLeavesNothingHalf(t *testing.T) {
+	t.Parallel()
+
+	source, programs := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(programs, "go"), []byte(halfway), 0o700))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+
+	options := options(t, source)
+	options.Environ = []string{"PATH=" + programs + ":" + os.Getenv("PATH")}
+	options.Told = func(string) { cancel() }
+
+	_, err := options.Make(ctx)
+	require.ErrorContains(t, err, "make "+options.Platforms[0].String())
+
+	left, err := os.ReadDir(source)
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
@@ -205,10 +237,16 @@ func TestTheImageIsBuiltWhereSomethingCan(t *testing.T) {
 		images      []string
 		why, fails  string
 	}{
-		"nothing is here":     {why: "there is no docker, no podman, no buildah"},
-		"a client alone":      {programs: []string{"docker"}, info: "1", why: "`docker info` fails"},
-		"podman":              {programs: []string{"podman"}, images: []string{"talos-mage:1.2.3-dirty-amd64", "talos-mage:1.2.3-dirty-arm64"}},
-		"one that can't pull": {programs: []string{"docker"}, build: "1", fails: "build image talos-mage:1.2.3-dirty-amd64: docker build: exit status 1"},
+		"nothing is here": {why: "there is no docker, no podman, no buildah"},
+		"a client alone":  {programs: []string{"docker"}, info: "1", why: "`docker info` fails"},
+		"podman": {
+			programs: []string{"podman"},
+			images:   []string{"talos-mage:1.2.3-dirty-amd64", "talos-mage:1.2.3-dirty-arm64"},
+		},
+		"one that can't pull": {
+			programs: []string{"docker"}, build: "1",
+			fails: "build image talos-mage:1.2.3-dirty-amd64: docker build: exit status 1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
