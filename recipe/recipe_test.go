@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -164,6 +166,7 @@ func TestAHookHearsHowItsStepEndedAndCanEndTheRecipe(t *testing.T) {
 
 	result, err := made.Run(t.Context(), l.options())
 	require.ErrorContains(t, err, "after preflight: of the hook [TM431]")
+	require.ErrorIs(t, err, mine)
 	require.Equal(t, recipe.ExitPreflight, result.ExitCode)
 
 	require.ErrorContains(t, at.Err, "none of 2 nodes answers")
@@ -204,17 +207,43 @@ func TestARunEndsWithItsContext(t *testing.T) {
 
 	l := machines(t, true)
 	ctx, cancel := context.WithCancelCause(t.Context())
+	withdrawn := errors.New("the deploy was withdrawn")
 
 	made := recipe.Recipe{Name: "long", Steps: []recipe.Step{
 		recipe.Func("own", func(context.Context, recipe.Cluster) error {
-			cancel(errors.New("the deploy was withdrawn"))
+			cancel(withdrawn)
 
 			return ctx.Err()
 		}), neverStep(t)}}
 
 	result, err := made.Run(ctx, l.options())
 	require.EqualError(t, err, "stopped: the deploy was withdrawn. Next: the same run again continues from here")
+	require.ErrorIs(t, err, withdrawn)
 	require.Equal(t, recipe.ExitInterrupt, result.ExitCode)
+}
+
+// What people find of a run afterwards is the same, whoever started it.
+func TestARunIsRecordedWithTheProgramsCode(t *testing.T) {
+	t.Parallel()
+
+	l := machines(t, true)
+	made := recipe.Recipe{Name: "of our own", Steps: []recipe.Step{
+		recipe.Func("own", func(context.Context, recipe.Cluster) error { return nil })},
+		Hooks: []recipe.Hook{{Before: func(context.Context, recipe.Point) error { return nil }}}}
+
+	_, err := made.Run(t.Context(), l.options())
+	require.NoError(t, err)
+
+	records, err := filepath.Glob(filepath.Join(l.Dir, ".talos-mage", "runs", "*", "events.jsonl"))
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+
+	events, err := os.ReadFile(records[0])
+	require.NoError(t, err)
+
+	for _, want := range []string{`"of our own"`, `"before own"`, `"own"`, `"applied"`} {
+		require.Contains(t, string(events), want)
+	}
 }
 
 func TestWhatMakesNoSenseIsRefused(t *testing.T) {

@@ -4,6 +4,7 @@
 package invocation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +51,8 @@ type Embedded struct {
 	Prepare func(*steps.Run) error
 	// Agree agrees to the loss of what has that name, or says why not; nil where nothing may be lost.
 	Agree func(name string) error
-	// HowToAgree says how it can be had to.
-	HowToAgree string
+	// Next is what to do in the program, for problems that flags help with on a command line.
+	Next map[diagnosis.ID]string
 }
 
 // Failure is how a call ended if not well.
@@ -59,6 +60,9 @@ type Failure struct {
 	Code diagnosis.ExitCode
 	// Message names each node that failed with step, cause and next command, one a line.
 	Message string
+	// Err is what a run failed with, or the reason why it was stopped; nil for what went wrong before it. Its text may
+	// hold secrets.
+	Err error
 }
 
 // FromProcess is the invocation that the process itself is.
@@ -139,7 +143,7 @@ func (f *Failure) and(other *Failure) *Failure {
 	case other == nil:
 		return f
 	default:
-		return &Failure{Code: f.Code, Message: f.Message + "\n" + other.Message}
+		return &Failure{Code: f.Code, Message: f.Message + "\n" + other.Message, Err: f.Err}
 	}
 }
 
@@ -311,8 +315,8 @@ func (i Invocation) judge(loaded *settings.Settings, target string, planned []st
 
 	for _, step := range planned {
 		err := loaded.RefuseUnasked(step.Name(), i.Embedded.Agree != nil)
-		if problem, ok := diagnosis.AsProblem(err); ok && problem.ID == diagnosis.NotAgreed {
-			problem.Next = i.Embedded.HowToAgree
+		if problem, ok := diagnosis.AsProblem(err); ok {
+			problem.Next = cmp.Or(i.Embedded.Next[problem.ID], problem.Next)
 		}
 
 		if err != nil {
@@ -584,21 +588,32 @@ func (i Invocation) ended(ctx context.Context, run *steps.Run, target string, er
 }
 
 func (i Invocation) failure(ctx context.Context, target string, err error) *Failure {
-	code, reason := interruption(ctx)
-
-	switch {
-	case code != diagnosis.ExitOK && i.Embedded != nil:
-		return i.fail(code, fmt.Sprintf("stopped: %v. Next: the same run again continues from here", context.Cause(ctx)))
-	case code != diagnosis.ExitOK:
-		return i.fail(code,
-			fmt.Sprintf("%s; what was done is shown above. Next: mage %s continues from here", reason, target))
+	if code, reason := interruption(ctx); code != diagnosis.ExitOK {
+		return i.interrupted(ctx, target, code, reason)
 	}
 
 	if err == nil {
 		return nil
 	}
 
-	return i.fail(steps.CodeOf(err), err.Error())
+	failed := i.fail(steps.CodeOf(err), err.Error())
+	failed.Err = err
+
+	return failed
+}
+
+func (i Invocation) interrupted(ctx context.Context, target string, code diagnosis.ExitCode, reason error) *Failure {
+	text := fmt.Sprintf("%s; what was done is shown above. Next: mage %s continues from here", reason, target)
+
+	if i.Embedded != nil {
+		reason = context.Cause(ctx)
+		text = fmt.Sprintf("stopped: %v. Next: the same run again continues from here", reason)
+	}
+
+	failed := i.fail(code, text)
+	failed.Err = reason
+
+	return failed
 }
 
 func (i Invocation) badInput(err error) *Failure {

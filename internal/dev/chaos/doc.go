@@ -8,8 +8,8 @@
 //
 // The programs that apps and upgradeK8s run are doubles that are played in this process, so that a seed alone makes the
 // plan: kubectl, helmfile and sops keep what they are given themselves, and ask the emulated Kubernetes whether it
-// answers; talosctl changes the emulated nodes over their API as the real one does. Recordings of the real programs,
-// and the real talosctl, are what tests of these steps and the matrix of faults have.
+// answers; talosctl changes the emulated nodes over their API, and a test holds it against the real one. Recordings of
+// the others, and the real talosctl, are what tests of these steps and the matrix of faults have.
 //
 // A run is made from a seed alone. What differs between two runs of one seed is how their goroutines were scheduled.
 package chaos
