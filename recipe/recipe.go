@@ -2,14 +2,19 @@
 // single steps of it, and recipes of these and the program's own steps, with hooks before and after any of them.
 //
 //	result, err := recipe.Talos().Run(ctx, recipe.Options{Dir: "/srv/homelab"})
+//	result, err = recipe.Health().Run(ctx, recipe.Options{Dir: "/srv/homelab"})
 //
 // A run from Go is a run as any other. A step looks at the nodes first and does only what is missing, so that the same
 // run again continues where the last one stopped. Whatever changes a node or a file holds the cluster's lock, which no
 // other run on the machine can have meanwhile. Every run is recorded. A dry run changes nothing and calls no code of
 // the program's. Data may be lost only where Options.LoseDataOf names whose.
 //
-// Nothing is read from the program's environment or its terminal, and nothing is written to its output, unless Options
-// says so. Signals stay the program's: end the context to stop a run.
+// What takes a person's look first is not offered: replacing a node, removing a member of etcd, restoring etcd, new
+// secrets while nodes are silent, and whatever else permits loss on a command line alone.
+//
+// No setting is read from the program's environment, nobody is asked on its terminal, and nothing is written to its
+// output, unless Options says so. Signals stay the program's: end the context to stop a run. Steps, and so hooks, are
+// called one after the other, by the goroutine that called Run. Runs of several clusters may go on at once.
 package recipe
 
 import (
@@ -43,7 +48,8 @@ type Recipe struct {
 func Talos() Recipe { return Recipe{Name: "talos", Steps: stepsOf(steps.BringUp)} }
 
 // Run executes the recipe. The error is nil if the exit code is 0; else its text names each node that failed, with the
-// step, the cause and what to do next, a line each. The result holds what happened in either case.
+// step, the cause and what to do next, a line each. It wraps the errors of the program's own steps and hooks, and the
+// cause that ctx ended with. The result holds what happened in either case.
 //
 // Bad input ends with ExitBadInput before any node is asked: a recipe or Options that make no sense, files that can't
 // be read, a node that they do not declare, and a step that may lose data which Options.LoseDataOf does not permit.
@@ -70,11 +76,45 @@ func (r Recipe) Run(ctx context.Context, options Options) (Result, error) {
 
 	result.ExitCode = ExitCode(failure.Code)
 
-	return result, errors.New(failure.Message)
+	if result.ExitCode == ExitInterrupt {
+		return result, &runError{failure.Message, []error{failure.Err}}
+	}
+
+	return result, &runError{failure.Message, programErrors(failure.Err)}
+}
+
+// runError is what a run ended with, in words that hold no secrets.
+type runError struct {
+	message string
+	causes  []error
+}
+
+func (e *runError) Error() string { return e.message }
+
+// Unwrap leads to the errors of the program's own code.
+func (e *runError) Unwrap() []error { return e.causes }
+
+// programErrors are those that the program's own code returned, of all that a run failed with.
+func programErrors(err error) (found []error) {
+	switch err := err.(type) { //nolint:errorlint // each layer of the chain is looked at in turn
+	case nil:
+	case *diagnosis.Problem:
+		if err.ID == diagnosis.OwnCodeFailed {
+			found = append(found, err.Err)
+		}
+	case interface{ WrappedErrors() []error }: // a multierror's
+		for _, one := range err.WrappedErrors() {
+			found = append(found, programErrors(one)...)
+		}
+	default:
+		found = programErrors(errors.Unwrap(err))
+	}
+
+	return found
 }
 
 func refused(err error) (Result, error) {
-	return Result{ExitCode: ExitCode(steps.CodeOf(err))}, err
+	return Result{ExitCode: ExitCode(steps.CodeOf(err))}, &runError{message: err.Error()}
 }
 
 // validate refuses what could not mean anything.
@@ -133,8 +173,10 @@ type runner struct {
 }
 
 func (r *runner) embedded() *invocation.Embedded {
-	embedded := &invocation.Embedded{Judge: r.judge, Prepare: r.prepare,
-		HowToAgree: "see with Options.DryRun what would be lost; then name it in Options.LoseDataOf"}
+	embedded := &invocation.Embedded{Judge: r.judge, Prepare: r.prepare, Next: map[diagnosis.ID]string{
+		diagnosis.NotAgreed:     "see with Options.DryRun what would be lost; then name it in Options.LoseDataOf",
+		diagnosis.ObjectMissing: "name them in Options.Nodes, or for all of them the cluster in Options.Cluster",
+	}}
 	if len(r.options.LoseDataOf) > 0 {
 		embedded.Agree = r.agree
 	}

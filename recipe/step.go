@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -26,6 +27,11 @@ func (s Step) Name() string {
 	}
 
 	return s.plan(&settings.Settings{}).Name()
+}
+
+// Run executes the step alone, as a recipe of its name does.
+func (s Step) Run(ctx context.Context, options Options) (Result, error) {
+	return Recipe{Name: cmp.Or(s.Name(), "a step"), Steps: []Step{s}}.Run(ctx, options)
 }
 
 // GenerateSecrets makes the cluster's secrets if there are none. Its name is secrets, and its exit code ExitUnexpected.
@@ -63,6 +69,22 @@ func Kubeconfig() Step { return fixed(steps.Kubeconfig{}) }
 func Health() Step {
 	return Step{plan: func(*settings.Settings) steps.Step { return &steps.Health{} }}
 }
+
+// InstallApps installs the cluster's first applications, once its nodes are registered: namespaces, secrets, CRDs and
+// releases, with kubectl, sops and helmfile. Its name is apps, and its exit code ExitKubernetes.
+func InstallApps() Step { return fixed(steps.Apps{}) }
+
+// RotateTalosconfig renews the talosconfig's client certificate from the cluster's secrets, if it has expired or soon
+// will. Its name is rotate, and its exit code ExitBadInput.
+func RotateTalosconfig() Step { return fixed(steps.Rotate{}) }
+
+// DefragEtcd has every member of etcd give back the space that it no longer needs, one at a time, the leader last. Its
+// name is etcd:defrag, and its exit code ExitBootstrap.
+func DefragEtcd() Step { return fixed(steps.EtcdDefrag{}) }
+
+// UpgradeKubernetes brings Kubernetes to the version that the files declare, on every node, with talosctl. Its name is
+// upgradeK8s, and its exit code ExitKubernetes.
+func UpgradeKubernetes() Step { return fixed(steps.UpgradeK8s{}) }
 
 // SnapshotEtcd copies etcd's data to a new file in the folder snapshots, which holds all Secrets of the cluster. Its
 // name is etcd:snapshot, and its exit code ExitBootstrap.

@@ -19,6 +19,8 @@ type Cluster struct {
 	Kubeconfig  string
 }
 
+func DefragEtcd() Step
+
 const ExitApply ExitCode = 4
 
 const ExitBadInput ExitCode = 2
@@ -54,6 +56,8 @@ type Hook struct {
 	Before func(ctx context.Context, at Point) error
 	After  func(ctx context.Context, at Point) error
 }
+
+func InstallApps() Step
 
 func Kubeconfig() Step
 
@@ -116,6 +120,8 @@ type Result struct {
 	Outcomes []Outcome
 }
 
+func RotateTalosconfig() Step
+
 func SnapshotEtcd() Step
 
 type Status string
@@ -141,10 +147,13 @@ type Step struct {
 }
 
 func (Step) Name() string
+func (Step) Run(ctx context.Context, options Options) (Result, error)
 
 func Talos() Recipe
 
 func Upgrade() Step
+
+func UpgradeKubernetes() Step
 
 func Verify() Step
 

@@ -24,8 +24,8 @@ func describe(api *types.Package) ([]byte, error) {
 
 	var text strings.Builder
 
-	fmt.Fprintf(&text, "// What importers of %s rely on.\n// Made by apicheck -update; comments and bodies are in the package.\n\n",
-		api.Path())
+	fmt.Fprintf(&text, "// What importers of %s rely on.\n", api.Path())
+	text.WriteString("// Made by apicheck -update; comments and bodies are in the package.\n\n")
 	fmt.Fprintf(&text, "package %s\n\n", api.Name())
 
 	for _, path := range slices.Sorted(maps.Keys(d.imports)) {
@@ -85,8 +85,8 @@ func (d describer) declareType(name *types.TypeName) string {
 
 	fmt.Fprintf(&text, "type %s %s\n", name.Name(), d.underlying(named.Underlying()))
 
-	methods := slices.SortedFunc(named.Methods(), func(a, b *types.Func) int { return strings.Compare(a.Name(), b.Name()) })
-	for _, method := range methods {
+	byName := func(a, b *types.Func) int { return strings.Compare(a.Name(), b.Name()) }
+	for _, method := range slices.SortedFunc(named.Methods(), byName) {
 		if method.Exported() {
 			fmt.Fprintf(&text, "func (%s) %s%s\n", d.text(method.Signature().Recv().Type()), method.Name(),
 				strings.TrimPrefix(d.text(method.Signature()), "func"))

@@ -1,9 +1,9 @@
 // Command apicheck compares the exported API of a package with a committed description of it. It names each change, and
 // fails for those that break importers, and for a description that lacks what was added.
 //
-//	apicheck ./recipe recipe/testdata/api.go              compares
-//	apicheck -update ./recipe recipe/testdata/api.go      writes the description, unless a change breaks importers
-//	apicheck -update -breaking …                          writes it nevertheless: the next release is a new major one
+//	bin/apicheck ./recipe recipe/testdata/api.go              compares
+//	bin/apicheck -update ./recipe recipe/testdata/api.go      writes the description, unless importers break
+//	bin/apicheck -update -breaking …                          writes it even so: the next release is a major one
 //
 // The description is Go: declarations without bodies and unexported parts. So people read its diff, and no release of
 // Go makes it unreadable, as it does export data.
@@ -17,6 +17,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"golang.org/x/exp/apidiff"
 )
@@ -69,10 +70,10 @@ func run(out io.Writer, pattern, file string, update, breaking bool) error {
 		changes = apidiff.Changes(former, current)
 	}
 
-	renew := "apicheck -update " + pattern + " " + file
-	if broken := tell(out, changes); broken > 0 && !breaking {
-		return fmt.Errorf("%d changes break importers of %s: keep what was there beside what is new; where that can't be, %s",
-			broken, current.Path(), "apicheck -update -breaking "+pattern+" "+file)
+	broken := tell(out, changes)
+	if broken && !breaking {
+		return fmt.Errorf("importers of %s would break: keep what was there beside what is new; where that can't be: %s",
+			current.Path(), command("-update", "-breaking", pattern, file))
 	}
 
 	switch {
@@ -81,18 +82,23 @@ func run(out io.Writer, pattern, file string, update, breaking bool) error {
 	case update:
 		return os.WriteFile(file, described, 0o644)
 	default:
-		return fmt.Errorf("%s is not the API as it is, and no importer breaks: %s", file, renew)
+		return fmt.Errorf("%s is not the API as it is, and no importer breaks: %s", file, command("-update", pattern, file))
 	}
 }
 
-// tell names each change, and counts those that break importers.
-func tell(out io.Writer, changes apidiff.Report) (broken int) {
+// command is how to call this program again.
+func command(arguments ...string) string {
+	return strings.Join(append(os.Args[:1:1], arguments...), " ")
+}
+
+// tell names each change, and reports whether any breaks importers.
+func tell(out io.Writer, changes apidiff.Report) (broken bool) {
 	for _, change := range changes.Changes {
 		kind := "compatible"
 
 		if !change.Compatible {
 			kind = "BREAKS IMPORTERS"
-			broken++
+			broken = true
 		}
 
 		fmt.Fprintf(out, "%s: %s\n", kind, change.Message)

@@ -29,6 +29,8 @@ func Run(ctx context.Context, options Options) (int, error) { return 0, nil }
 func described(t *testing.T) (pkg, description string) {
 	t.Helper()
 
+	os.Args[0] = "apicheck"
+
 	t.Chdir(t.TempDir())
 	write(t, "go.mod", "module example.net/api\n\ngo 1.26\n")
 	write(t, "api.go", before)
@@ -66,16 +68,18 @@ func TestEachChangeIsNamedAndJudged(t *testing.T) {
 		"a method more": {from: "func Run(", to: "func (Count) Half() Count { return 0 }\n\nfunc Run(",
 			told: "compatible: Count.Half: added\n", fail: "no importer breaks: apicheck -update . api.txt"},
 		"a function less": {from: "func Run(", to: "func run(",
-			told: "BREAKS IMPORTERS: Run: removed\n", fail: "1 changes break importers of example.net/api"},
+			told: "BREAKS IMPORTERS: Run: removed\n", fail: "importers of example.net/api would break"},
 		"another parameter": {from: "options Options) (int", to: "options *Options) (int",
 			told: "BREAKS IMPORTERS: Run: changed from func(context.Context, Options) (int, error) to " +
-				"func(context.Context, *Options) (int, error)\n", fail: "1 changes break importers of example.net/api"},
+				"func(context.Context, *Options) (int, error)\n", fail: "importers of example.net/api would break"},
 		"another type of a field": {from: "Dir string", to: "Dir []byte",
-			told: "BREAKS IMPORTERS: Options.Dir: changed from string to []byte\n", fail: "1 changes break importers"},
+			told: "BREAKS IMPORTERS: Options.Dir: changed from string to []byte\n",
+			fail: "importers of example.net/api would break"},
 		"another value": {from: "= 3", to: "= 4",
-			told: "BREAKS IMPORTERS: Limit: value changed from 3 to 4\n", fail: "1 changes break importers"},
+			told: "BREAKS IMPORTERS: Limit: value changed from 3 to 4\n", fail: "importers of example.net/api would break"},
 		"a method less and a function more": {from: "func (Options) Check", to: "func Check",
-			told: "BREAKS IMPORTERS: Options.Check: removed\ncompatible: Check: added\n", fail: "1 changes break importers"},
+			told: "BREAKS IMPORTERS: Options.Check: removed\ncompatible: Check: added\n",
+			fail: "importers of example.net/api would break"},
 	} {
 		write(t, pkg, strings.Replace(before, test.from, test.to, 1))
 

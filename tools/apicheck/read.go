@@ -136,7 +136,9 @@ func (r *reader) readDescription(name string, text []byte) (*types.Package, erro
 }
 
 func (r *reader) check(files ...*ast.File) (*types.Package, error) {
-	checked, err := (&types.Config{Importer: r.imports, IgnoreFuncBodies: true}).Check(r.target.ImportPath, r.files, files, nil)
+	config := types.Config{Importer: r.imports, IgnoreFuncBodies: true}
+
+	checked, err := config.Check(r.target.ImportPath, r.files, files, nil)
 	if err != nil {
 		return nil, fmt.Errorf("check types: %w", err)
 	}

@@ -4,6 +4,7 @@
 package invocation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ type Invocation struct {
 	Workdir string
 	// Called is what people type in front of a target: mage if it is empty.
 	Called string
+	// Alias is what stands before the names of targets in a magefile that imports them under one: "up:".
+	Alias string
 	// Words are all that mage was called with; this call is for one target of them.
 	Words []string
 	// In is where a person answers; nil if there is none.
@@ -50,8 +53,8 @@ type Embedded struct {
 	Prepare func(*steps.Run) error
 	// Agree agrees to the loss of what has that name, or says why not; nil where nothing may be lost.
 	Agree func(name string) error
-	// HowToAgree says how it can be had to.
-	HowToAgree string
+	// Next is what to do in the program, for problems that flags help with on a command line.
+	Next map[diagnosis.ID]string
 }
 
 // Failure is how a call ended if not well.
@@ -59,10 +62,13 @@ type Failure struct {
 	Code diagnosis.ExitCode
 	// Message names each node that failed with step, cause and next command, one a line.
 	Message string
+	// Err is what a run failed with, or the reason why it was stopped; nil for what went wrong before it. Its text may
+	// hold secrets.
+	Err error
 }
 
-// FromProcess is the invocation that the process itself is.
-func FromProcess() Invocation {
+// FromProcess is the invocation that the process itself is, of a target.
+func FromProcess(target string) Invocation {
 	workdir, err := os.Getwd()
 	if err != nil {
 		workdir = "."
@@ -72,6 +78,7 @@ func FromProcess() Invocation {
 		Environ: os.Environ(),
 		Workdir: workdir,
 		Called:  Called(),
+		Alias:   settings.AliasIn(os.Args[1:], target),
 		Words:   mageWords(),
 		Out:     os.Stdout,
 		Err:     os.Stderr,
@@ -139,7 +146,7 @@ func (f *Failure) and(other *Failure) *Failure {
 	case other == nil:
 		return f
 	default:
-		return &Failure{Code: f.Code, Message: f.Message + "\n" + other.Message}
+		return &Failure{Code: f.Code, Message: f.Message + "\n" + other.Message, Err: f.Err}
 	}
 }
 
@@ -224,7 +231,7 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := i.load(ctx, "verifyNodes", flags)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -283,7 +290,7 @@ func (i Invocation) machines(ctx context.Context, loaded *settings.Settings) ([]
 // start reads the settings and the cluster's files, and opens the report.
 func (i Invocation) start(ctx context.Context, target string, flags settings.Overrides,
 	list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
-	loaded, err := i.load(ctx, target, flags)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return nil, nil, i.badInput(err)
 	}
@@ -311,8 +318,8 @@ func (i Invocation) judge(loaded *settings.Settings, target string, planned []st
 
 	for _, step := range planned {
 		err := loaded.RefuseUnasked(step.Name(), i.Embedded.Agree != nil)
-		if problem, ok := diagnosis.AsProblem(err); ok && problem.ID == diagnosis.NotAgreed {
-			problem.Next = i.Embedded.HowToAgree
+		if problem, ok := diagnosis.AsProblem(err); ok {
+			problem.Next = cmp.Or(i.Embedded.Next[problem.ID], problem.Next)
 		}
 
 		if err != nil {
@@ -584,21 +591,32 @@ func (i Invocation) ended(ctx context.Context, run *steps.Run, target string, er
 }
 
 func (i Invocation) failure(ctx context.Context, target string, err error) *Failure {
-	code, reason := interruption(ctx)
-
-	switch {
-	case code != diagnosis.ExitOK && i.Embedded != nil:
-		return i.fail(code, fmt.Sprintf("stopped: %v. Next: the same run again continues from here", context.Cause(ctx)))
-	case code != diagnosis.ExitOK:
-		return i.fail(code,
-			fmt.Sprintf("%s; what was done is shown above. Next: mage %s continues from here", reason, target))
+	if code, reason := interruption(ctx); code != diagnosis.ExitOK {
+		return i.interrupted(ctx, target, code, reason)
 	}
 
 	if err == nil {
 		return nil
 	}
 
-	return i.fail(steps.CodeOf(err), err.Error())
+	failed := i.fail(steps.CodeOf(err), err.Error())
+	failed.Err = err
+
+	return failed
+}
+
+func (i Invocation) interrupted(ctx context.Context, target string, code diagnosis.ExitCode, reason error) *Failure {
+	text := fmt.Sprintf("%s; what was done is shown above. Next: mage %s continues from here", reason, target)
+
+	if i.Embedded != nil {
+		reason = context.Cause(ctx)
+		text = fmt.Sprintf("stopped: %v. Next: the same run again continues from here", reason)
+	}
+
+	failed := i.fail(code, text)
+	failed.Err = reason
+
+	return failed
 }
 
 func (i Invocation) badInput(err error) *Failure {

@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/base/program"
 )
 
 const commitTime = "2026-01-02T03:04:05Z"
@@ -35,7 +37,7 @@ func run(t *testing.T, folder string, name string, arguments ...string) string {
 
 	command := exec.CommandContext(t.Context(), name, arguments...)
 	command.Dir = folder
-	command.Env = append(os.Environ(), "GIT_AUTHOR_DATE="+commitTime, "GIT_COMMITTER_DATE="+commitTime,
+	command.Env = append(program.Git(os.Environ(), folder).Environ, "GIT_AUTHOR_DATE="+commitTime, "GIT_COMMITTER_DATE="+commitTime,
 		"GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
 
 	output, err := command.CombinedOutput()
@@ -252,8 +254,8 @@ func TestTheImageIsBuiltWhereSomethingCan(t *testing.T) {
 			t.Parallel()
 
 			folder := t.TempDir()
-			for _, program := range test.programs {
-				require.NoError(t, os.WriteFile(filepath.Join(folder, program), []byte(builder), 0o700))
+			for _, name := range test.programs {
+				require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(builder), 0o700))
 			}
 
 			calls := filepath.Join(folder, "calls")

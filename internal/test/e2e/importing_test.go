@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// importer is the example's magefile with an alias, and the cache of the mage that is called for it.
+// importer is a magefile of the example, and the cache of the mage that is called for it.
 type importer struct {
 	// magefile is the folder that it lies in, elsewhere one that has no cluster.
 	magefile, elsewhere string
@@ -19,14 +19,14 @@ type importer struct {
 
 // newImporter compiles nothing yet. In a workspace the targets are the same packages as in this repository's own
 // programs, whatever the flags of the build are, so only the magefile is ever compiled, once.
-func newImporter(t *testing.T) importer {
+func newImporter(t *testing.T, folder string) importer {
 	t.Helper()
 
 	work, cache := filepath.Join(t.TempDir(), "go.work"), t.TempDir()
 	module := filepath.Join(repository(t), "examples", "magefile")
-	write(t, work, "go 1.26.8\n\nuse (\n\t"+repository(t)+"\n\t"+module+"\n)\n")
+	write(t, work, goVersion(t)+"\n\nuse (\n\t"+repository(t)+"\n\t"+module+"\n)\n")
 
-	return importer{filepath.Join(module, "alias"), t.TempDir(),
+	return importer{filepath.Join(module, folder), t.TempDir(),
 		[]string{"GOWORK=" + work, "MAGEFILE_CACHE=" + cache, "MAGEFILE_HASHFAST=1"}, cache}
 }
 
@@ -51,10 +51,18 @@ func (i importer) compiled(t *testing.T, words ...string) outcome {
 	return run(t, command{dir: i.elsewhere, args: append([]string{program}, words...)})
 }
 
+func TestAMagefileRunsItsOwnTargetsAndOurs(t *testing.T) {
+	t.Parallel()
+
+	got := newImporter(t, "magefiles").mage(t, "backup", "runs")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.Regexp(t, `^backed up\nno run is recorded in .*\n$`, got.stdout)
+}
+
 func TestUnderAnAliasTargetsStandBesideOnesOfTheSameNames(t *testing.T) {
 	t.Parallel()
 
-	importer := newImporter(t)
+	importer := newImporter(t, "alias")
 
 	// Ours leaves those that are not ours alone, and Mage runs all one by one.
 	got := importer.mage(t, "reset", "up:runs", "upgrade")
@@ -75,6 +83,11 @@ func TestUnderAnAliasTargetsStandBesideOnesOfTheSameNames(t *testing.T) {
 	got = importer.mage(t, "up:health")
 	require.Equal(t, 2, got.code)
 	require.Contains(t, got.stderr, "talconfig.yaml")
+
+	// What it says to type is ours, not the repository's own.
+	got = importer.compiled(t, "up:reset")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr, "ours up:reset -node=<node>")
 
 	t.Run("who judges the rest of the command line", importer.judged)
 }
@@ -103,7 +116,7 @@ func (i importer) judged(t *testing.T) {
 func TestWithoutAnAliasMageNamesTheTargetsThatClash(t *testing.T) {
 	t.Parallel()
 
-	importer := newImporter(t)
+	importer := newImporter(t, "alias")
 	text, err := os.ReadFile(filepath.Join(importer.magefile, "magefile.go"))
 	require.NoError(t, err)
 

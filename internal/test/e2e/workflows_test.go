@@ -30,6 +30,9 @@ var played = map[string]func(*testing.T, *runner){
 	"pull-request.yaml": playPullRequest,
 }
 
+// pinned is an action with its exact version.
+var pinned = regexp.MustCompile(`^[\w-]+/[\w/-]+@v\d+\.\d+\.\d+$`)
+
 // workflowFiles are the examples' workflows.
 func workflowFiles(t *testing.T) []string {
 	t.Helper()
@@ -62,6 +65,7 @@ func TestTheExamplesWorkflowsRun(t *testing.T) {
 			for name, job := range r.workflow.Jobs {
 				for _, step := range job.Steps {
 					require.Equal(t, step.Run != "", r.ran[step], "job %s: no test runs step %q", name, step.Name)
+					require.True(t, step.Uses == "" || pinned.MatchString(step.Uses), "%s has no exact version", step.Uses)
 				}
 			}
 		})
@@ -95,7 +99,7 @@ func playPullRequest(t *testing.T, r *runner) {
 	got := r.play(t, "talos", values)
 	require.Empty(t, got.failed, got.log)
 	require.Contains(t, got.log, "pr comment 7 ")
-	require.Zero(t, findings(t, r.sarif))
+	require.Empty(t, findings(t, r.sarif))
 
 	text, err := os.ReadFile(comment)
 	require.NoError(t, err)
@@ -107,7 +111,7 @@ func playPullRequest(t *testing.T, r *runner) {
 
 	got = r.play(t, "talos", values)
 	require.Equal(t, "Audit the files", got.failed)
-	require.NotZero(t, findings(t, r.sarif))
+	require.Contains(t, findings(t, r.sarif), "talos/talconfig.yaml")
 	require.NoFileExists(t, comment)
 }
 
@@ -134,20 +138,34 @@ func commitAll(t *testing.T, dir string) {
 	git(t, dir, "commit", "--quiet", "--message=files")
 }
 
-// findings is how many results a SARIF file has.
-func findings(t *testing.T, text string) int {
+// findings are the files that the results of a SARIF file are about, as code scanning looks for them.
+func findings(t *testing.T, text string) []string {
 	t.Helper()
+
+	type result struct {
+		Locations []struct {
+			PhysicalLocation struct{ ArtifactLocation struct{ URI string } }
+		}
+	}
 
 	var log struct {
 		Version string
-		Runs    []struct{ Results []any }
+		Runs    []struct{ Results []result }
 	}
 
 	require.NoError(t, json.Unmarshal([]byte(text), &log))
 	require.Equal(t, "2.1.0", log.Version)
 	require.Len(t, log.Runs, 1)
 
-	return len(log.Runs[0].Results)
+	var files []string
+
+	for _, result := range log.Runs[0].Results {
+		require.NotEmpty(t, result.Locations, "a result without a place is not shown")
+
+		files = append(files, result.Locations[0].PhysicalLocation.ArtifactLocation.URI)
+	}
+
+	return files
 }
 
 // seconds are durations in a text that people read.
@@ -202,6 +220,10 @@ func playFleet(t *testing.T, r *runner) {
 	results, err := filepath.Glob(filepath.Join(r.artifacts, "junit", "*.xml"))
 	require.NoError(t, err)
 	require.Len(t, results, 4, "of each cluster, one of config:generate and one of the target")
+
+	given["matrix.cluster"], given["inputs.target || 'health'"] = "east", "health"
+	ran = r.play(t, "cluster", given)
+	require.Empty(t, ran.failed, ran.log)
 
 	runJob(t, r, key)
 }
