@@ -75,16 +75,14 @@ func ExampleWipeNodes() {
 	machines := startLab()
 	defer machines.Close()
 
-	wipe := recipe.Recipe{Name: "retire", Steps: []recipe.Step{recipe.WipeNodes()}}
-
 	options := machines.options()
 	options.Nodes = []string{"worker1"}
 
-	result, _ := wipe.Run(context.Background(), options)
+	result, _ := recipe.WipeNodes().Run(context.Background(), options)
 	fmt.Println("exit code", result.ExitCode, "and the node is in stage", machines.Node("worker1").Stage())
 
 	options.LoseDataOf = []string{"worker1"}
-	result, err := wipe.Run(context.Background(), options)
+	result, err := recipe.WipeNodes().Run(context.Background(), options)
 	fmt.Println("exit code", result.ExitCode, err)
 
 	// Output:

@@ -34,7 +34,7 @@ type Point struct {
 	Step string
 	// Outcomes tell how the step went, one a node, or one for the cluster as a whole; nil before it.
 	Outcomes []Outcome
-	// Err is what the step failed with; nil before it, and if it went well. Its text is for people.
+	// Err is what the step failed with; nil before it, and if it went well. Its text is for people, and holds no secrets.
 	Err error
 }
 
@@ -70,7 +70,10 @@ func (r *runner) hookBefore(step steps.Step) steps.Step {
 
 func (r *runner) hookAfter(step steps.Step, err error) steps.Step {
 	ofStep := slices.DeleteFunc(r.outcomesSince(r.before), func(o Outcome) bool { return o.Step != step.Name() })
-	at := Point{Outcomes: ofStep, Err: err}
+	at := Point{Outcomes: ofStep}
+	if err != nil {
+		at.Err = &runError{report.Scrub(r.run.Report.Reword(err.Error())), []error{err}}
+	}
 
 	return r.hook("after", step, at, func(h Hook) func(context.Context, Point) error { return h.After })
 }

@@ -2,6 +2,7 @@
 // single steps of it, and recipes of these and the program's own steps, with hooks before and after any of them.
 //
 //	result, err := recipe.Talos().Run(ctx, recipe.Options{Dir: "/srv/homelab"})
+//	result, err = recipe.Health().Run(ctx, recipe.Options{Dir: "/srv/homelab"})
 //
 // A run from Go is a run as any other. A step looks at the nodes first and does only what is missing, so that the same
 // run again continues where the last one stopped. Whatever changes a node or a file holds the cluster's lock, which no
@@ -11,8 +12,9 @@
 // What takes a person's look first is not offered: replacing a node, removing a member of etcd, restoring etcd, new
 // secrets while nodes are silent, and whatever else permits loss on a command line alone.
 //
-// Nothing is read from the program's environment or its terminal, and nothing is written to its output, unless Options
-// says so. Signals stay the program's: end the context to stop a run.
+// No setting is read from the program's environment, nobody is asked on its terminal, and nothing is written to its
+// output, unless Options says so. Signals stay the program's: end the context to stop a run. Steps, and so hooks, are
+// called one after the other, by the goroutine that called Run. Runs of several clusters may go on at once.
 package recipe
 
 import (

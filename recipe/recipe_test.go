@@ -127,14 +127,13 @@ func TestConsentIsForWhatItNames(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, recipe.ExitOK, result.ExitCode)
 
-	wipe := recipe.Recipe{Name: "wipe", Steps: []recipe.Step{recipe.WipeNodes()}}
 	options := l.options()
 	options.Nodes = []string{"worker1"}
 
 	for _, name := range []string{"cp1", "lab"} {
 		options.LoseDataOf = []string{name}
 
-		result, err = wipe.Run(t.Context(), options)
+		result, err = recipe.WipeNodes().Run(t.Context(), options)
 		require.ErrorContains(t, err, "worker1, which may lose its data; nothing was changed")
 		require.Equal(t, recipe.ExitBadInput, result.ExitCode)
 		require.Equal(t, string(diagnosis.NotAgreed), result.Outcomes[0].Problem.ID)
@@ -143,7 +142,7 @@ func TestConsentIsForWhatItNames(t *testing.T) {
 
 	options.LoseDataOf = []string{"worker1"}
 
-	_, err = wipe.Run(t.Context(), options)
+	_, err = recipe.WipeNodes().Run(t.Context(), options)
 	require.NoError(t, err)
 	require.Equal(t, "maintenance", l.Node("worker1").Stage())
 	require.Equal(t, "running", l.Node("cp1").Stage())
@@ -169,7 +168,7 @@ func TestAHookHearsHowItsStepEndedAndCanEndTheRecipe(t *testing.T) {
 	require.ErrorIs(t, err, mine)
 	require.Equal(t, recipe.ExitPreflight, result.ExitCode)
 
-	require.ErrorContains(t, at.Err, "none of 2 nodes answers")
+	require.ErrorContains(t, at.Err, "none of 2 nodes answers [TM093]. Next: boot the machines, then talos-mage preflight")
 	require.Equal(t, "lab", at.Cluster.Name)
 	require.True(t, at.Cluster.Nodes[0].ControlPlane)
 	require.Len(t, at.Outcomes, 2)
@@ -178,6 +177,61 @@ func TestAHookHearsHowItsStepEndedAndCanEndTheRecipe(t *testing.T) {
 	require.Equal(t, recipe.Outcome{Step: "after preflight", Status: recipe.StatusFailed,
 		Duration: result.Outcomes[2].Duration, Problem: &recipe.Problem{ID: "TM431", Cause: "of the hook",
 			Next: "do what it says, then the same run again"}}, result.Outcomes[2])
+}
+
+func TestTheSameRunAgainDoesNothingAndHooksAreForWhatIsDone(t *testing.T) {
+	t.Parallel()
+
+	l := machines(t, false)
+	called := map[string]int{}
+	count := func(_ context.Context, at recipe.Point) error {
+		called[at.Step]++
+
+		return nil
+	}
+
+	bringUp := recipe.Talos()
+	_, err := bringUp.Run(t.Context(), l.options())
+	require.NoError(t, err)
+
+	bringUp.Hooks = []recipe.Hook{{Before: count}, {Step: "applySequential", After: count}}
+	result, err := bringUp.Run(t.Context(), l.options())
+	require.NoError(t, err)
+
+	for _, outcome := range result.Outcomes {
+		require.Contains(t, []recipe.Status{recipe.StatusOK, recipe.StatusSkipped}, outcome.Status, outcome)
+		require.Nil(t, outcome.Problem)
+	}
+
+	require.Equal(t, 2, called["applySequential"], "its second turn is left out, since nobody is to be served in it")
+	require.Equal(t, 1, called["verifyWorkers"])
+}
+
+// Whoever silenced an alarm before a step can have it back.
+func TestAHookIsCalledAfterAStepThatWasStopped(t *testing.T) {
+	t.Parallel()
+
+	l := machines(t, true)
+	ctx, cancel := context.WithCancel(t.Context())
+
+	var after error
+
+	made := recipe.Recipe{Name: "stopped", Steps: []recipe.Step{recipe.Preflight()},
+		Hooks: []recipe.Hook{{Before: func(context.Context, recipe.Point) error {
+			cancel()
+
+			return nil
+		}, After: func(ctx context.Context, at recipe.Point) error {
+			after = at.Err
+			require.Error(t, ctx.Err())
+
+			return nil
+		}}}}
+
+	result, err := made.Run(ctx, l.options())
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, after, context.Canceled)
+	require.Equal(t, recipe.ExitInterrupt, result.ExitCode)
 }
 
 // A run within a run finds the lock taken, as one of another process does.
@@ -231,7 +285,10 @@ func TestARunIsRecordedWithTheProgramsCode(t *testing.T) {
 		recipe.Func("own", func(context.Context, recipe.Cluster) error { return nil })},
 		Hooks: []recipe.Hook{{Before: func(context.Context, recipe.Point) error { return nil }}}}
 
-	_, err := made.Run(t.Context(), l.options())
+	options := l.options()
+	options.Update, options.Reboot, options.Nodes, options.Cluster = true, true, []string{"cp1", "worker1"}, "lab"
+
+	_, err := made.Run(t.Context(), options)
 	require.NoError(t, err)
 
 	records, err := filepath.Glob(filepath.Join(l.Dir, ".talos-mage", "runs", "*", "events.jsonl"))
@@ -241,7 +298,10 @@ func TestARunIsRecordedWithTheProgramsCode(t *testing.T) {
 	events, err := os.ReadFile(records[0])
 	require.NoError(t, err)
 
-	for _, want := range []string{`"of our own"`, `"before own"`, `"own"`, `"applied"`} {
+	for _, want := range []string{`"of our own"`, `"before own"`, `"own"`, `"applied"`,
+		`{"name":"-update","value":"true","given":true}`, `{"name":"-reboot","value":"true","given":true}`,
+		`{"name":"-node","value":"cp1,worker1","given":true}`, `{"name":"-cluster","value":"lab","given":true}`,
+	} {
 		require.Contains(t, string(events), want)
 	}
 }
@@ -260,6 +320,7 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 		"Recipe.Name is empty":  {recipe: recipe.Recipe{Steps: step}},
 		"has no steps":          {recipe: recipe.Recipe{Name: "r"}},
 		"that nothing made":     {recipe: recipe.Recipe{Name: "r", Steps: make([]recipe.Step, 1)}},
+		"r has a Step that":     {recipe: recipe.Recipe{Name: "r", Steps: []recipe.Step{recipe.Func("", nil)}}},
 		"neither Before nor":    {recipe: recipe.Recipe{Name: "r", Steps: step, Hooks: make([]recipe.Hook, 1)}},
 		"did you mean own?":     {recipe: recipe.Recipe{Name: "r", Steps: step, Hooks: []recipe.Hook{{"owm", hook, nil}}}},
 		"did you mean DRY_RUN?": {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Settings: setting("DRYRUN")}},
@@ -296,9 +357,7 @@ func TestTheProgramsOwnEnvironmentHasNoSettings(t *testing.T) {
 
 	options.Environ = nil
 
-	made := recipe.Recipe{Name: "check", Steps: []recipe.Step{recipe.Preflight()}}
-
-	result, err := made.Run(t.Context(), options)
+	result, err := recipe.Preflight().Run(t.Context(), options)
 	require.ErrorContains(t, err, "none of 2 nodes answers")
 	require.Equal(t, recipe.ExitPreflight, result.ExitCode)
 }

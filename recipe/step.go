@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -26,6 +27,11 @@ func (s Step) Name() string {
 	}
 
 	return s.plan(&settings.Settings{}).Name()
+}
+
+// Run executes the step alone, as a recipe of its name does.
+func (s Step) Run(ctx context.Context, options Options) (Result, error) {
+	return Recipe{Name: cmp.Or(s.Name(), "a step"), Steps: []Step{s}}.Run(ctx, options)
 }
 
 // GenerateSecrets makes the cluster's secrets if there are none. Its name is secrets, and its exit code ExitUnexpected.

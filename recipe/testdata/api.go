@@ -147,6 +147,7 @@ type Step struct {
 }
 
 func (Step) Name() string
+func (Step) Run(ctx context.Context, options Options) (Result, error)
 
 func Talos() Recipe
 

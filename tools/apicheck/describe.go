@@ -25,7 +25,8 @@ func describe(api *types.Package) ([]byte, error) {
 	var text strings.Builder
 
 	fmt.Fprintf(&text, "// What importers of %s rely on.\n", api.Path())
-	fmt.Fprintf(&text, "// Made by apicheck -update; comments and bodies are in the package.\n\npackage %s\n\n", api.Name())
+	text.WriteString("// Made by apicheck -update; comments and bodies are in the package.\n\n")
+	fmt.Fprintf(&text, "package %s\n\n", api.Name())
 
 	for _, path := range slices.Sorted(maps.Keys(d.imports)) {
 		fmt.Fprintf(&text, "import %q\n", path)
