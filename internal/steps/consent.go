@@ -21,7 +21,7 @@ type consent struct {
 func (w *work) consent(ctx context.Context, asked consent) error {
 	if w.Settings.DryRun || w.Settings.Yes || w.Ask == nil {
 		for _, loss := range asked.Losses {
-			w.Log.Warn().Str("step", w.step.Name()).Msg(loss)
+			w.Log.Warn().Str("step", w.step.Name()).Msg("this can't be taken back: " + loss)
 		}
 	}
 

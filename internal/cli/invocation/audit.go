@@ -27,7 +27,7 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := i.load(ctx, "audit", flags)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}

@@ -15,7 +15,7 @@ func (i Invocation) Diagnose(ctx context.Context, flags settings.Overrides) *Fai
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := i.load(ctx, "diagnose", flags)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}

@@ -14,7 +14,7 @@ func (i Invocation) Discover(ctx context.Context, flags settings.Overrides) *Fai
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := i.load(ctx, "discover", flags)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}

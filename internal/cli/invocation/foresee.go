@@ -9,10 +9,10 @@ import (
 	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 )
 
-// load reads the settings of a call of this target. Before that it judges all that mage was called for: mage itself
-// knows neither nodes nor what may be lost, and runs its targets one after the other.
-func (i Invocation) load(ctx context.Context, target string, flags settings.Overrides) (*settings.Settings, error) {
-	for _, call := range settings.CallsIn(i.Words, settings.AliasIn(i.Words, target), Targets) {
+// load reads the settings of a call. Before that it judges all that mage was called for: mage itself knows neither
+// nodes nor what may be lost, and runs its targets one after the other.
+func (i Invocation) load(ctx context.Context, flags settings.Overrides) (*settings.Settings, error) {
+	for _, call := range settings.CallsIn(i.Words, i.Alias, Targets) {
 		if err := i.foresee(ctx, call); err != nil {
 			return nil, err
 		}

@@ -33,6 +33,8 @@ type Invocation struct {
 	Workdir string
 	// Called is what people type in front of a target: mage if it is empty.
 	Called string
+	// Alias is what stands before the names of targets in a magefile that imports them under one: "up:".
+	Alias string
 	// Words are all that mage was called with; this call is for one target of them.
 	Words []string
 	// In is where a person answers; nil if there is none.
@@ -65,8 +67,8 @@ type Failure struct {
 	Err error
 }
 
-// FromProcess is the invocation that the process itself is.
-func FromProcess() Invocation {
+// FromProcess is the invocation that the process itself is, of a target.
+func FromProcess(target string) Invocation {
 	workdir, err := os.Getwd()
 	if err != nil {
 		workdir = "."
@@ -76,6 +78,7 @@ func FromProcess() Invocation {
 		Environ: os.Environ(),
 		Workdir: workdir,
 		Called:  Called(),
+		Alias:   settings.AliasIn(os.Args[1:], target),
 		Words:   mageWords(),
 		Out:     os.Stdout,
 		Err:     os.Stderr,
@@ -228,7 +231,7 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := i.load(ctx, "verifyNodes", flags)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -287,7 +290,7 @@ func (i Invocation) machines(ctx context.Context, loaded *settings.Settings) ([]
 // start reads the settings and the cluster's files, and opens the report.
 func (i Invocation) start(ctx context.Context, target string, flags settings.Overrides,
 	list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
-	loaded, err := i.load(ctx, target, flags)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return nil, nil, i.badInput(err)
 	}

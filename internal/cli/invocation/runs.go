@@ -101,7 +101,7 @@ func ownVersion() string {
 
 // Runs lists the recorded runs, and sums up how their steps ended.
 func (i Invocation) Runs(ctx context.Context, flags settings.Overrides) *Failure {
-	loaded, err := i.load(ctx, "runs", flags)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -147,7 +147,7 @@ func (i Invocation) tellMistakes(mistakes []error) {
 
 // Report shows a recorded run as it was shown while it went on, and where its page is, or opens that.
 func (i Invocation) Report(ctx context.Context, flags settings.Overrides) *Failure {
-	loaded, err := i.load(ctx, "report", flags)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}

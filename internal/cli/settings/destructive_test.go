@@ -59,3 +59,23 @@ func TestAMageLineIsRefusedForAnyTargetThatMayLoseData(t *testing.T) {
 		}
 	}
 }
+
+// An importer's magefile may have other targets of the same name, which are its own.
+func TestTheAliasOfAnImportIsKnownByTheTargetThatRuns(t *testing.T) {
+	t.Parallel()
+
+	for line, want := range map[string]string{
+		"health":                         "",
+		"HEALTH reset":                   "",
+		"up:health":                      "up:",
+		"reset Up:Health -node=x:health": "Up:",
+		"up:health reset":                "up:",
+		"db:reset health":                "",
+		"-f=a:health":                    "",
+		"":                               "",
+	} {
+		require.Equal(t, want, settings.AliasIn(strings.Fields(line), "health"), line)
+	}
+
+	require.Equal(t, "up:", settings.AliasIn([]string{"up:etcd:status"}, "etcd:status"))
+}

@@ -19,7 +19,7 @@ type Call struct {
 }
 
 // AliasIn is what a command line of Mage's has before this target: "up:" in a magefile that imports it under the alias
-// up, and usually nothing.
+// up, and usually nothing. Targets of the same name, without it, are the magefile's own.
 func AliasIn(words []string, target string) string {
 	alias := ""
 

@@ -66,7 +66,7 @@ func Demo(ctx context.Context,
 	fmt.Printf("%d emulated nodes of Talos %s in maintenance mode on %s,\ntime %d times as fast; files in %s\n\n",
 		len(cluster.Nodes), cluster.Nodes[0].Options().TalosVersion, cluster.Lab.Prefix(), labcluster.DemoScale, cluster.Dir)
 
-	call := invocation.FromProcess()
+	call := invocation.FromProcess("demo")
 	call.Environ = slices.Concat(withoutSettings(os.Environ()), cluster.EnvironIn(folder), nobodySays)
 	call.Workdir = folder
 

@@ -84,6 +84,11 @@ func TestUnderAnAliasTargetsStandBesideOnesOfTheSameNames(t *testing.T) {
 	require.Equal(t, 2, got.code)
 	require.Contains(t, got.stderr, "talconfig.yaml")
 
+	// What it says to type is ours, not the repository's own.
+	got = importer.compiled(t, "up:reset")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr, "ours up:reset -node=<node>")
+
 	t.Run("who judges the rest of the command line", importer.judged)
 }
 

@@ -19,7 +19,7 @@ var (
 	// ours is what begins with a program of this repository, or with one that it takes to get and change it. What other
 	// programs understand is their own affair.
 	ours = regexp.MustCompile(
-		`^(?:[A-Z_]+=\S+ )*(?:(?:talos-mage|mage|task|go|git|cp|sed|source) [^=].*|(?:scripts/\S+\.sh|\.ci/run)( .*)?)$`)
+		`^(?:[A-Z_]+=\S+ )*(?:(?:talos-mage|mage|task|go|git|cp|sed|source|\(cd) [^=].*|(?:scripts/\S+\.sh|\.ci/run)( .*)?)$`)
 	remark = regexp.MustCompile(`\s+#.*`)
 	// launched is how a target is called where the repository has a magefile that imports it.
 	launched = regexp.MustCompile(`^((?:[A-Z_]+=\S+ )*)mage (\w)`)
@@ -142,6 +142,7 @@ var notTyped = []struct {
 	{"go install github.com/talos-mage/talos-mage/cmd/talos-mage@latest", "needs the internet", ""},
 	{"go get -tool github.com/magefile/mage", "needs the internet", ""},
 	{"go get github.com/talos-mage/talos-mage", "needs the internet", ""},
+	{"(cd ../talos-mage && go build -o /usr/local/bin/ ./cmd/talos-mage)", "changes this computer", ""},
 	{"go build -ldflags='-s -w' -o /usr/local/bin/ ./cmd/talos-mage", "changes this computer", ""},
 	{"git add", "no whole command", ""},
 	{"git commit -a", "git's own", ""},
