@@ -235,7 +235,7 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation, finding
 		return nextOf(findings, diagnosis.RenderedDiffers)
 	case len(drifted) > 0:
 		return fmt.Sprintf("mage applySequential -node=%s -update (%d of %d nodes differ from %s)", drifted[0].Node.Name,
-			len(drifted), len(nodes), run.Cluster.ConfigDir)
+			len(drifted), len(nodes), run.Cluster.Files.Shown(run.Cluster.ConfigDir))
 	case isMissing(run.Settings.Kubeconfig):
 		return "mage kubeconfig"
 	default:

@@ -514,12 +514,14 @@ func (w *world) blow(name, method string, care *Care) Blow {
 	w.mu.Unlock()
 
 	for _, planned := range w.plan.Machines {
-		up := w.unhealthy(planned.Name) == "" && !w.defragments(planned.Name, name)
+		busy := w.defragments(planned.Name, name)
+		up := w.unhealthy(planned.Name) == "" && !busy
 
+		// etcd needs no more of a node than its vote.
 		if planned.ControlPlane {
 			blow.Voters++
 
-			if up || planned.Name == name || w.justStruck(planned.Name) {
+			if w.node(planned.Name).EtcdVoter() && !busy || planned.Name == name || w.justStruck(planned.Name) {
 				blow.Up++
 			}
 		}

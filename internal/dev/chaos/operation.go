@@ -132,9 +132,8 @@ var operationKinds = []operationKind{
 	},
 	{
 		name: upK8sName, list: only(steps.UpgradeK8s{}),
-		calls: []string{"ApplyConfiguration", "ApplyConfiguration", "ImagePull", "/cosi.resource.State/Get", "Version",
-			"Kubeconfig"},
-		whom: upgradableKubernetes, flags: func(*world, Operation, int) settings.Overrides { return nil },
+		calls: []string{"ApplyConfiguration", "ApplyConfiguration", "ImagePull", "/cosi.resource.State/Get", "Kubeconfig"},
+		whom:  upgradableKubernetes, flags: func(*world, Operation, int) settings.Overrides { return nil },
 		own:   drawReboot,
 		lasts: 2 * time.Minute,
 		scene: scene{draw: drawProgramFault, before: (*world).declareKubernetes, healed: (*world).noteOld},
