@@ -55,11 +55,11 @@ func (Config) Rotate(ctx context.Context, dryRun *bool) error {
 // Schema prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you
 // type.
 func (Config) Schema(of *string) error {
-	return exit(invocation.FromProcess().Schema(overrides{"of": of}.set()))
+	return exit(invocation.FromProcess("config:schema").Schema(overrides{"of": of}.set()))
 }
 
 // Schematic shows each node's Image Factory schematic, its installer image, and the image to boot it with. No node and
 // no factory is asked.
 func (Config) Schematic(ctx context.Context) error {
-	return exit(invocation.FromProcess().Images(ctx, overrides{}.set()))
+	return exit(invocation.FromProcess("config:schematic").Images(ctx, overrides{}.set()))
 }

@@ -12,7 +12,7 @@ import (
 // looks for machines that are not where they should be. -format is table or json. It ends with 5 if anything is wrong.
 // -bundle writes all that was read, without secrets, into an archive for a bug report, at -file or beside the cluster.
 func Diagnose(ctx context.Context, node, format, file *string, discover, bundle *bool) error {
-	return exit(invocation.FromProcess().Diagnose(ctx,
+	return exit(invocation.FromProcess("diagnose").Diagnose(ctx,
 		overrides{"node": node, "format": format, "file": file, "discover": discover,
 			"bundle": bundle}.set()))
 }

@@ -14,12 +14,12 @@ type Etcd mg.Namespace
 
 // Status shows how etcd is on every control plane: its member, its role, the size of its database. It changes nothing.
 func (Etcd) Status(ctx context.Context) error {
-	return exit(invocation.FromProcess().EtcdStatus(ctx, overrides{}.set()))
+	return exit(invocation.FromProcess("etcd:status").EtcdStatus(ctx, overrides{}.set()))
 }
 
 // Members shows the members that etcd itself lists, and which nodes they are. It changes nothing.
 func (Etcd) Members(ctx context.Context) error {
-	return exit(invocation.FromProcess().EtcdMembers(ctx, overrides{}.set()))
+	return exit(invocation.FromProcess("etcd:members").EtcdMembers(ctx, overrides{}.set()))
 }
 
 // Snapshot copies etcd's data to a file, verifies it by its hash, and leaves nothing that is not whole.

@@ -34,7 +34,7 @@ func (o overrides) set() settings.Overrides {
 }
 
 func execute(ctx context.Context, target string, flags overrides, list func(*settings.Settings) []steps.Step) error {
-	return exit(invocation.FromProcess().Execute(ctx, target, flags.set(), list))
+	return exit(invocation.FromProcess(target).Execute(ctx, target, flags.set(), list))
 }
 
 // exit hands the code to Mage, which keeps it only for an unwrapped mg.Fatal.

@@ -12,6 +12,6 @@ import (
 // -profile=interop also asks the nodes and Kubernetes what docs/interop.md says. -format is table or json. -node names
 // the nodes to look at. -noWait gives a check that does not pass at once no time to do so. It changes nothing.
 func Health(ctx context.Context, node, format, profile *string, noWait *bool) error {
-	return exit(invocation.FromProcess().Health(ctx,
+	return exit(invocation.FromProcess("health").Health(ctx,
 		overrides{"node": node, "format": format, "profile": profile, "noWait": noWait}.set()))
 }

@@ -48,13 +48,13 @@ func Preflight(ctx context.Context, node, skipChecks, certFingerprints *string, 
 // -format is table, json or sarif. Bad files end with code 2. docs/checks.md lists the checks. -profile=interop judges
 // instead how Talos, Cilium and the Proxmox VMs are set up for each other (docs/interop.md).
 func Audit(ctx context.Context, format, profile, skipChecks *string) error {
-	return exit(invocation.FromProcess().Audit(ctx,
+	return exit(invocation.FromProcess("audit").Audit(ctx,
 		overrides{"format": format, "profile": profile, "skipChecks": skipChecks}.set()))
 }
 
 // Explain tells what a finding's id, such as TM065, stands for: its cause, remedy and source.
 func Explain(finding string) error {
-	return exit(invocation.FromProcess().Explain(finding))
+	return exit(invocation.FromProcess("explain").Explain(finding))
 }
 
 // ApplySequential sends each node its machine config, one node after the other, control planes first.
@@ -130,7 +130,7 @@ func GenerateConfig(ctx context.Context, dryRun *bool) error {
 // Status shows every node's state, stage, version, config and etcd at once, and the next command. It works at every
 // stage.
 func Status(ctx context.Context, node *string) error {
-	return exit(invocation.FromProcess().Status(ctx, overrides{"node": node}.set()))
+	return exit(invocation.FromProcess("status").Status(ctx, overrides{"node": node}.set()))
 }
 
 // Discover finds the machines of some networks that answer as Talos does, and shows what each tells of itself.
@@ -139,13 +139,13 @@ func Status(ctx context.Context, node *string) error {
 // too. -matchByCount matches what nothing tells of by order, if the numbers are equal. -format is table or json. -save
 // keeps where the nodes' machines are. docs/discover.md says more.
 func Discover(ctx context.Context, cidr, node, format *string, wide, matchByCount, save *bool) error {
-	return exit(invocation.FromProcess().Discover(ctx, overrides{"cidr": cidr, "node": node, "format": format,
+	return exit(invocation.FromProcess("discover").Discover(ctx, overrides{"cidr": cidr, "node": node, "format": format,
 		"wide": wide, "matchByCount": matchByCount, "save": save}.set()))
 }
 
 // VerifyNodes shows whether the machines of nodes.yaml, or of the inventory where there is none, answer as Talos nodes.
 func VerifyNodes(ctx context.Context) error {
-	return exit(invocation.FromProcess().VerifyNodes(ctx, overrides{}.set()))
+	return exit(invocation.FromProcess("verifyNodes").VerifyNodes(ctx, overrides{}.set()))
 }
 
 func only(list ...steps.Step) func(*settings.Settings) []steps.Step {

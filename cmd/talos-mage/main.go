@@ -12,7 +12,7 @@ import (
 
 func main() {
 	program := commandline.Program{Name: invocation.Called(), Targets: allTargets(), Terminal: invocation.Terminal(),
-		Foresee: invocation.FromProcess().Foresee, Names: invocation.FromProcess().Names}
+		Foresee: invocation.FromProcess("").Foresee, Names: invocation.FromProcess("").Names}
 	code := program.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr)
 
 	os.Exit(code) //nolint:forbidigo // it is what all else hands its code to

@@ -124,10 +124,10 @@ func TestFlagsSettingsAndPagesAgree(t *testing.T) {
 }
 
 // general are the flags of the program itself, and those of mage and task that pages name.
-var general = []string{"h", "help", "l", "list", "v", "version", "x"}
+var general = []string{"compile", "h", "help", "l", "list", "v", "version", "x"}
 
 // developing are the flags of targets that this repository's magefile alone has.
-var developing = []string{"scale", "scenario", "talosDir"}
+var developing = []string{"nodes", "scale", "scenario", "talosDir", "write"}
 
 var (
 	code = regexp.MustCompile("(?m)`[^`\n]+`|^    .*$")
@@ -165,7 +165,7 @@ func TestAnArgumentIsNoTarget(t *testing.T) {
 			words = append(words, "reset")
 		}
 
-		calls := settings.CallsIn(words, []string{target.Name, "reset"})
+		calls := settings.CallsIn(words, "", []string{target.Name, "reset"})
 		require.Len(t, calls, 1, target.Name)
 
 		for _, argument := range target.Arguments {

@@ -26,8 +26,8 @@ nodes:
   - {hostname: worker1, ipAddress: 127.203.78.21, installDisk: /dev/vda}
 `
 
-// BenchmarkStart is how long a person waits, from Enter to the first thing that shows on the terminal. On an idle machine
-// the median is to stay below 50 ms.
+// BenchmarkStart is how long a person waits, from Enter to the first thing that shows on the terminal. On an idle
+// machine the median is to stay below 50 ms.
 func BenchmarkStart(b *testing.B) {
 	path, err := program.Compile(filepath.Join("..", ".."))
 	require.NoError(b, err)

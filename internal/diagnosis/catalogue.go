@@ -14,7 +14,7 @@ import (
 // TM190 to TM199 resets, TM200 to TM399 what the audit of the files adds, TM400 to TM409 the health of a cluster that
 // is up.
 //
-// TM415 to TM424 are of nodes that are stuck.
+// TM415 to TM424 are of nodes that are stuck, TM430 and TM431 of programs that embed it.
 func Catalogue() []Entry {
 	entries := slices.Concat(fileEntries, makingEntries, settingEntries, preflightEntries, nodeEntries, bringUpEntries,
 		kubernetesEntries, apiEntries, updatingEntries, migratingEntries, discoverEntries, etcdCareEntries,
@@ -22,7 +22,7 @@ func Catalogue() []Entry {
 		addressEntries, endpointEntries, networkEntries, nameEntries, interfaceEntries, diskEntries, secretEntries,
 		credentialEntries, firewallEntries, roleEntries, documentEntries, imageEntries, versionEntries, interopEntries,
 		linkNameEntries, startupEntries, releaseEntries, upgradePlanEntries, appsEntries, diagnosingEntries,
-		healthEntries)
+		healthEntries, embeddingEntries)
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
 
 	return entries

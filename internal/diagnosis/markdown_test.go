@@ -84,7 +84,7 @@ type ExitMeaning struct {
 func ExitCodes() []ExitMeaning {
 	return []ExitMeaning{
 		{ExitOK, "done, or nothing to do"},
-		{ExitUnexpected, "unexpected error"},
+		{ExitUnexpected, "unexpected error, or a Go program's own step failed"},
 		{ExitBadInput, "bad input: decided by settings and files alone, whichever step finds it"},
 		{ExitPreflight, "preflight found a node or a cluster that can't proceed (it needed a node's answer), or another " +
 			"run holds the lock"},
@@ -93,7 +93,8 @@ func ExitCodes() []ExitMeaning {
 		{ExitBootstrap, "bootstrap or etcd failed, or bootstrap was refused"},
 		{ExitKubernetes, "the Kubernetes API or the cluster's health did not come up"},
 		{ExitDryRun, "dry run: changes would be made"},
-		{ExitInterrupt, "stopped by SIGINT, after telling what was done and how to go on"},
+		{ExitInterrupt, "stopped by SIGINT, or the end of a Go program's context, after telling what was done and how " +
+			"to go on"},
 		{ExitTerminated, "stopped by SIGTERM, after telling what was done and how to go on"},
 	}
 }

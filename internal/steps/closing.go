@@ -120,7 +120,7 @@ func (s shared) line(run *Run) string {
 		shown.Node, shown.Address = text.List(s.subjects), ""
 	}
 
-	if run.Report.Told(s.Problem) {
+	if !run.Unheard && run.Report.Told(s.Problem) {
 		shown.Cause, shown.At = "failed, as told above", diagnosis.Location{}
 	}
 

@@ -95,7 +95,7 @@ func (m *configsMaker) render(ctx context.Context, secretsPath string) error {
 
 // asTheyAre renders nothing, for a reason; where files are missing that is a failure.
 func (m *configsMaker) asTheyAre(ctx context.Context, reason, next string) error {
-	folder := m.Settings.ClusterConfigDir
+	folder := m.shown(m.Settings.ClusterConfigDir)
 	if m.workspace.Complete() {
 		return m.done(report.Skipped, reason+": the files in "+folder+" are used as they are")
 	}
@@ -116,7 +116,7 @@ func (m *configsMaker) withoutSecrets(ctx context.Context) error {
 
 	path, _ := m.workspace.NewSecretsPath()
 	return m.failed(ctx, diagnosis.NewProblem(diagnosis.SecretsMissing,
-		fmt.Sprintf("there is no %s, so machine configs can't be rendered", path),
+		fmt.Sprintf("there is no %s, so machine configs can't be rendered", m.shown(path)),
 		"restore the file, or recover it from a control plane's config: mage config:secrets -from=<file>"))
 }
 

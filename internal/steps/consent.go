@@ -21,13 +21,15 @@ type consent struct {
 func (w *work) consent(ctx context.Context, asked consent) error {
 	if w.Settings.DryRun || w.Settings.Yes || w.Ask == nil {
 		for _, loss := range asked.Losses {
-			w.Log.Warn().Str("step", w.step.Name()).Msg(loss)
+			w.Log.Warn().Str("step", w.step.Name()).Msg("this can't be taken back: " + loss)
 		}
 	}
 
 	switch {
 	case w.Settings.DryRun, w.Settings.Yes:
 		return nil
+	case w.Agree != nil:
+		return w.ofStep(ctx, w.Agree(asked.Name))
 	case w.Ask == nil:
 		return w.notAgreed("nobody can be asked whether that may be lost: there is no terminal",
 			"the same command with -yes agrees to it")

@@ -134,7 +134,7 @@ func (a *applier) showDiff(seen observe.Observation) {
 		Severity: diagnosis.Warning,
 		Node:     seen.Node.Name,
 		Address:  seen.Address,
-		Cause: "its config differs from " + seen.Node.ConfigFile + ":\n" +
+		Cause: "its config differs from " + a.shown(seen.Node.ConfigFile) + ":\n" +
 			machineconfig.Diff(seen.Config, a.Configs[seen.Node.Name]),
 		Next: command("applySequential", seen.Node) + " -update",
 	})

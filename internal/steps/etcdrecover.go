@@ -87,8 +87,12 @@ func (r *recoverer) prepare(ctx context.Context) error {
 
 	file, copied, err := snapshot.Open(r.file)
 	if err != nil {
-		return diagnosis.NewProblem(diagnosis.SnapshotUnusable, fmt.Sprintf("%s is no snapshot of etcd: %s", r.file,
-			plainCause(err)), "name a file that mage etcd:snapshot made").In(recoverName).From(err)
+		cause := fmt.Sprintf("%s is no snapshot of etcd: %s", r.file, plainCause(err))
+		if errors.Is(err, fs.ErrNotExist) {
+			cause = "there is no file " + r.file
+		}
+
+		return diagnosis.NewProblem(diagnosis.SnapshotUnusable, cause, "name a file that mage etcd:snapshot made").In(recoverName).From(err)
 	}
 
 	r.copied = copied

@@ -56,12 +56,12 @@ func (s Kubeconfig) Run(ctx context.Context, run *Run) error {
 type kubeconfigMerger struct{ *work }
 
 func (m *kubeconfigMerger) merge(ctx context.Context) error {
-	path := m.Settings.Kubeconfig
+	path, shown := m.Settings.Kubeconfig, m.shown(m.Settings.Kubeconfig)
 
 	data, err := awaitKubeconfig(ctx, m.Run)
 	switch {
 	case err != nil && m.Settings.DryRun && ctx.Err() == nil:
-		return m.wouldWrite(path, "would be fetched once a control plane is up")
+		return m.wouldWrite(shown, "would be fetched once a control plane is up")
 	case err != nil || ctx.Err() != nil:
 		return m.failed(ctx, m.unavailable(talos.Explain(err), command("status", nil), err))
 	}
@@ -80,9 +80,9 @@ func (m *kubeconfigMerger) merge(ctx context.Context) error {
 	case err != nil:
 		return m.failed(ctx, m.unavailable(err.Error(), "make the file writable, then "+m.command(nil), err))
 	case !merged.Changed:
-		return m.done(report.Skipped, path+" is good")
+		return m.done(report.Skipped, shown+" is good")
 	case m.Settings.DryRun:
-		return m.wouldWrite(path, path+", context "+merged.Context)
+		return m.wouldWrite(shown, shown+", context "+merged.Context)
 	}
 
 	m.warnUnlessIgnored(ctx, path)
@@ -91,7 +91,7 @@ func (m *kubeconfigMerger) merge(ctx context.Context) error {
 		m.Log.Info().Str("backup", merged.Backup).Msg("kept the old kubeconfig")
 	}
 
-	return m.done(report.Applied, path+", context "+merged.Context)
+	return m.done(report.Applied, shown+", context "+merged.Context)
 }
 
 // warnUnlessIgnored says so if git would take the file into a commit.
@@ -103,8 +103,8 @@ func (m *kubeconfigMerger) warnUnlessIgnored(ctx context.Context, path string) {
 	m.Report.Finding(m.step.Name(), diagnosis.Finding{
 		ID:       diagnosis.KubeconfigNotIgnored,
 		Severity: diagnosis.Warning,
-		Cause:    "git does not ignore " + path + ", which holds an administrator's key of the cluster",
-		Next:     "list " + filepath.Base(path) + "* in " + filepath.Join(filepath.Dir(path), ".gitignore"),
+		Cause:    "git does not ignore " + m.shown(path) + ", which holds an administrator's key of the cluster",
+		Next:     "list " + filepath.Base(path) + "* in " + m.shown(filepath.Join(filepath.Dir(path), ".gitignore")),
 	})
 }
 

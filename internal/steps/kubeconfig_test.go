@@ -162,6 +162,7 @@ func TestAKubeconfigThatIsGoodIsNotTouched(t *testing.T) {
 
 	s = l.session(t).succeeds(t, steps.Kubeconfig{})
 	require.Equal(t, report.Skipped, s.status("kubeconfig", ""))
+	require.Equal(t, "kubeconfig is good", s.detail("kubeconfig", ""), "below the root its path is short")
 
 	after, err := os.ReadFile(s.Settings.Kubeconfig)
 	require.NoError(t, err)

@@ -43,8 +43,10 @@ func CheckNames(given *settings.Settings, cluster *inventory.Cluster) error {
 		return nil
 	}
 
+	source := cluster.Files.Shown(cluster.Source)
+
 	return diagnosis.NewProblem(diagnosis.UnknownCluster,
-		fmt.Sprintf("-cluster names %q, and %s declares the cluster %s", secrettext.Shown(given.OfCluster), cluster.Source,
+		fmt.Sprintf("-cluster names %q, and %s declares the cluster %s", secrettext.Shown(given.OfCluster), source,
 			cluster.Name),
 		"-cluster="+cluster.Name+", if that is the cluster you mean")
 }
@@ -53,7 +55,7 @@ func checkName(given, setting, name string, cluster *inventory.Cluster) error {
 	switch node := cluster.Node(name); {
 	case node == nil:
 		return diagnosis.NewProblem(diagnosis.UnknownNode,
-			fmt.Sprintf("%s names %q, which is not a node of %s; %s", given, secrettext.Shown(name), cluster.Source,
+			fmt.Sprintf("%s names %q, which is not a node of %s; %s", given, secrettext.Shown(name), cluster.Files.Shown(cluster.Source),
 				nodesNear(name, cluster)), "correct "+given)
 	case setting == bootstrapNode && node.Role != inventory.ControlPlane:
 		worker := diagnosis.NewProblem(diagnosis.UnknownNode,

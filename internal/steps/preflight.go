@@ -194,7 +194,7 @@ func (c *checker) configuredFinding(seen observe.Observation, finding diagnosis.
 		return c.swapped(seen).Finding
 	case observe.ConfigDrifted:
 		finding.ID, finding.Severity = diagnosis.ConfigDrifted, diagnosis.Warning
-		finding.Cause = "its config differs from " + seen.Node.ConfigFile + ":\n" +
+		finding.Cause = "its config differs from " + c.shown(seen.Node.ConfigFile) + ":\n" +
 			machineconfig.Diff(seen.Config, c.Configs[seen.Node.Name])
 		finding.Next = command("applySequential", seen.Node)
 

@@ -90,6 +90,9 @@ func (w *work) ofStep(ctx context.Context, err error) error {
 	return err
 }
 
+// shown is a path as people want to read it.
+func (w *work) shown(path string) string { return w.workspace.Files.Shown(path) }
+
 // done records the result of a step that concerns the cluster as a whole.
 func (w *work) done(status report.Status, detail string) error {
 	w.record(report.Result{Status: status, Detail: detail})

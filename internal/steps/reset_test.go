@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,10 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // answers has somebody at the terminal type this, and gives what they were asked.
@@ -87,7 +91,18 @@ func TestAWorkerIsResetOnceItsNameWasTyped(t *testing.T) {
 func TestAClusterIsResetWorkersFirstAndItsLastControlPlaneNotGracefully(t *testing.T) {
 	t.Parallel()
 
-	l := newLab(t, 3, 2)
+	var (
+		l       *lab
+		workers []string // the stages of both when a control plane is told
+	)
+
+	l = newLab(t, 3, 2, func(options *labcluster.Options) {
+		options.LabOptions.Watch = func(node *emulator.Node, call emulator.Call) {
+			if call.Name() == resetCall && strings.HasPrefix(node.Name(), "cp") {
+				workers = append(workers, l.Node("worker1").Stage(), l.Node("worker2").Stage())
+			}
+		}
+	})
 	l.up(t)
 
 	s := l.session(t, "-cluster=lab")
@@ -101,6 +116,47 @@ func TestAClusterIsResetWorkersFirstAndItsLastControlPlaneNotGracefully(t *testi
 		requests := resets(l.Node(name))
 		require.Len(t, requests, 1, name)
 		require.Equal(t, name != "cp3", requests[0].GetGraceful(), name)
+	}
+
+	require.Equal(t, slices.Repeat([]string{"maintenance"}, 6), workers, "all workers are done before a control plane is")
+}
+
+// A machine at a node's address that belongs to another cluster keeps what it has, and no other node is begun.
+func TestAnotherClustersMachineIsNotReset(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 1)
+	l.up(t)
+
+	secrets, err := clusterfiles.ForeignSecrets()
+	require.NoError(t, err)
+
+	options := l.Generated.Options
+	options.Secrets = secrets
+
+	theirs, err := clusterfiles.Make(options)
+	require.NoError(t, err)
+
+	taken := l.Node("cp3")
+	taken.PowerOff()
+	taken.Wipe()
+	taken.PowerOn()
+	wait(t, taken, inStage("maintenance"))
+	l.applyInsecurely(t, "cp3", theirs.Configs[slices.IndexFunc(theirs.Configs,
+		func(config clusterfiles.Config) bool { return config.Node.Name == "cp3" })].Bytes)
+	require.Eventually(t, func() bool {
+		return new(talos.Dialer).Probe(t.Context(), taken.Endpoint()).Configured()
+	}, patience, time.Millisecond)
+
+	for _, given := range []string{"NODE=cp3", "-cluster=lab"} {
+		s := l.session(t, given, "-yes=true")
+		problem := s.fails(t, diagnosis.ExitApply, diagnosis.ForeignNode, steps.Reset{})
+		require.Equal(t, "cp3", problem.Node)
+		require.Equal(t, report.Refused, s.status("reset", "cp3"))
+	}
+
+	for _, node := range l.Nodes {
+		require.Empty(t, resets(node), node.Name())
 	}
 }
 

@@ -32,6 +32,12 @@ type Run struct {
 	Echo zerolog.Logger
 	// Ask has a person answer a question; nil where there is none.
 	Ask func(ctx context.Context, question string) (answer string, err error)
+	// Unheard is set where nobody may read the report: what the run failed for is then told in full.
+	Unheard bool
+	// Agree agrees in a person's place to the loss of what has that name, or says why not; nil where a person does.
+	Agree func(name string) error
+	// Hooks are an embedding program's.
+	Hooks Hooks
 	// NewSecrets makes the secrets of a cluster that is born with a Talos release.
 	NewSecrets func(talosVersion string) (*secrets.Bundle, error)
 	// Outdated is set once the run found machine configs that no longer fit what is declared, and left them alone.

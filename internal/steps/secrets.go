@@ -78,11 +78,11 @@ func (m *secretsMaker) noNeed() string {
 	case m.wanted.Asked || m.wanted.From != "":
 		return ""
 	case path != "":
-		return path + " exists"
+		return m.shown(path) + " exists"
 	case len(m.Cluster.MisnamedSecrets()) > 0:
 		return ""
 	case len(written) > 0:
-		return fmt.Sprintf("there are none, but %s exists: new ones would belong to another cluster", written[0])
+		return fmt.Sprintf("there are none, but %s exists: new ones would belong to another cluster", m.shown(written[0]))
 	case m.Settings.ConfigGenerator == workspace.NoGenerator && !m.unallowed():
 		return "there are none, and CONFIG_GENERATOR=none makes none"
 	default:
@@ -103,7 +103,7 @@ func (m *secretsMaker) bundle(ctx context.Context) (bundle *secrets.Bundle, how 
 	switch {
 	case m.Cluster.SecretsPath() != "":
 		return nil, "", diagnosis.NewProblem(diagnosis.SecretsExist,
-			m.Cluster.SecretsPath()+" exists and is never replaced: with other secrets the nodes of its cluster would be lost",
+			m.shown(m.Cluster.SecretsPath())+" exists and is never replaced: with other secrets the nodes of its cluster would be lost",
 			"use it; or, if its cluster is gone for good, move the file away yourself")
 	case len(m.Cluster.MisnamedSecrets()) > 0:
 		return nil, "", misnamed(m.Run)

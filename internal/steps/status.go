@@ -206,6 +206,8 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation, finding
 		return node.NotOurs() || node.Relation == observe.ConfigSwapped
 	})
 	drifted := filter(nodes, func(node nodeObservation) bool { return node.Relation == observe.ConfigDrifted })
+	away := filter(silent, func(node nodeObservation) bool { return node.Node.Role == inventory.ControlPlane })
+
 	switch {
 	case survey.Split():
 		return nextOf(findings, diagnosis.EtcdSplit)
@@ -221,6 +223,8 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation, finding
 		return "mage verify"
 	case len(survey) > 0 && !survey.Present():
 		return "mage bootstrap"
+	case len(away) > 0:
+		return untilBack(away, survey)
 	case len(survey.Unhealthy()) > 0:
 		return "mage bootstrap (it waits for etcd and says what is missing)"
 	case len(silent) > 0:
@@ -231,12 +235,28 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation, finding
 		return nextOf(findings, diagnosis.RenderedDiffers)
 	case len(drifted) > 0:
 		return fmt.Sprintf("mage applySequential -node=%s -update (%d of %d nodes differ from %s)", drifted[0].Node.Name,
-			len(drifted), len(nodes), run.Cluster.ConfigDir)
+			len(drifted), len(nodes), run.Cluster.Files.Shown(run.Cluster.ConfigDir))
 	case isMissing(run.Settings.Kubeconfig):
 		return "mage kubeconfig"
 	default:
 		return "nothing: all nodes are up with their configs"
 	}
+}
+
+// untilBack is how to go on without control planes that do not answer: wait for them, or do without them for good.
+func untilBack(away []nodeObservation, survey observe.EtcdSurvey) string {
+	var names []string
+	for _, node := range away {
+		names = append(names, node.Node.Name)
+	}
+
+	without := "mage replaceNode " + names[0]
+	if survey.HealthyCount() == 0 {
+		without = "mage etcd:recover <file>"
+	}
+
+	return fmt.Sprintf("switch %s on, then mage bootstrap, which waits for etcd; for what is gone for good, %s",
+		text.List(names), without)
 }
 
 // nextOf is what a finding of a kind advises; empty without one.

@@ -149,3 +149,21 @@ func (l *lab) waitForEtcdToAsk(t *testing.T) {
 		return strings.Contains(page, "booting, etcd not running") && strings.Contains(page, "no data")
 	}, labcluster.Deadline, 10*time.Millisecond)
 }
+
+// Whoever looks at three in the morning learns how to do without the machines that are gone.
+func TestStatusSaysHowToGoOnWithoutControlPlanes(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 0)
+	l.up(t)
+
+	l.silence("cp3")
+	require.Contains(t, l.status(t), "\nnext: switch cp3 on, then mage bootstrap, which waits for etcd; for what is gone "+
+		"for good, mage replaceNode cp3\n")
+
+	l.silence("cp2")
+	require.Eventually(t, func() bool {
+		return strings.Contains(l.status(t), "\nnext: switch cp2 and cp3 on, then mage bootstrap, which waits for etcd; for "+
+			"what is gone for good, mage etcd:recover <file>\n")
+	}, patience, time.Millisecond)
+}

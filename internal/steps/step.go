@@ -60,29 +60,91 @@ func Execute(ctx context.Context, run *Run, steps ...Step) error {
 
 	var failures []*Failure
 	for _, step := range steps {
-		if step, ok := step.(conditional); ok {
-			if reason := step.LeftOut(run); reason != "" {
-				run.Report.Start(step.Name())
-				run.Report.Result(report.Result{Step: step.Name(), Status: report.Skipped, Detail: reason})
-				run.Report.Finish(step.Name(), 0, nil)
-
-				continue
-			}
-		}
-
-		err := execute(ctx, run, step)
-		if err == nil {
+		if leftOut(run, step) {
 			continue
 		}
 
-		failures = append(failures, &Failure{Step: step.Name(), Code: CodeOf(err), Err: err})
+		failed, last := executeHooked(ctx, run, step)
+		failures = append(failures, failed...)
 
-		if step, ok := step.(essential); ctx.Err() != nil || ok && step.EndsRecipe(err) {
+		if last {
 			break
 		}
 	}
 
 	return earliest(failures)
+}
+
+// leftOut reports whether the recipe goes on without a step, and records why.
+func leftOut(run *Run, step Step) bool {
+	conditional, ok := step.(conditional)
+	if !ok {
+		return false
+	}
+
+	reason := conditional.LeftOut(run)
+	if reason == "" {
+		return false
+	}
+
+	run.Report.Start(step.Name())
+	run.Report.Result(report.Result{Step: step.Name(), Status: report.Skipped, Detail: reason})
+	run.Report.Finish(step.Name(), 0, nil)
+
+	return true
+}
+
+// executeHooked executes a step, and what the run's hooks put around it. A failure of theirs is the recipe's last, as
+// one of an essential step is.
+func executeHooked(ctx context.Context, run *Run, step Step) (failures []*Failure, last bool) {
+	if hook := run.Hooks.before(step); hook != nil {
+		if err := execute(ctx, run, hook); err != nil {
+			return []*Failure{failureOf(hook, err)}, true
+		}
+	}
+
+	err := execute(ctx, run, step)
+	if err != nil {
+		failures = append(failures, failureOf(step, err))
+		essential, ok := step.(essential)
+		last = ctx.Err() != nil || ok && essential.EndsRecipe(err)
+	}
+
+	if hook := run.Hooks.after(step, err); hook != nil {
+		if err := execute(ctx, run, hook); err != nil {
+			return append(failures, failureOf(hook, err)), true
+		}
+	}
+
+	return failures, last
+}
+
+func failureOf(step Step, err error) *Failure {
+	return &Failure{Step: step.Name(), Code: CodeOf(err), Err: err}
+}
+
+// Hooks are what an embedding program has done around the steps of a run. Each gives a step to execute, or nil.
+type Hooks struct {
+	// Before goes before a step that is about to be executed; an error there keeps it from being so.
+	Before func(step Step) Step
+	// After goes after it, however it ended.
+	After func(step Step, err error) Step
+}
+
+func (h Hooks) before(step Step) Step {
+	if h.Before == nil {
+		return nil
+	}
+
+	return h.Before(step)
+}
+
+func (h Hooks) after(step Step, err error) Step {
+	if h.After == nil {
+		return nil
+	}
+
+	return h.After(step, err)
 }
 
 // earliest is the first failure, with the errors of those that followed it. What a dry run would change is only the

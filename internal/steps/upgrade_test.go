@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
@@ -29,7 +30,18 @@ import (
 func TestAClusterIsUpgradedNodeByNodeControlPlanesFirst(t *testing.T) {
 	t.Parallel()
 
-	l := toUpgrade(t, 3, 2, documents.Talos)
+	var (
+		l       *lab
+		drained = map[string][]bool{}
+	)
+
+	l = toUpgrade(t, 3, 2, documents.Talos, func(options *labcluster.Options) {
+		options.LabOptions.Watch = func(node *emulator.Node, call emulator.Call) {
+			if name := call.Name(); name == "Pull" || name == rebootCall {
+				drained[node.Name()] = append(drained[node.Name()], l.cordons(t)[node.Name()] == drain.Ours)
+			}
+		}
+	})
 
 	s := l.session(t, "DRY_RUN=true")
 	s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.Upgrade{})
@@ -53,6 +65,7 @@ func TestAClusterIsUpgradedNodeByNodeControlPlanesFirst(t *testing.T) {
 		last = l.times(node.Name(), rebootCall)[0]
 
 		require.Equal(t, report.Applied, s.status(upgradeStep, node.Name()))
+		require.Equal(t, []bool{false, true}, drained[node.Name()], "%s has its image before its pods leave it", node.Name())
 	}
 
 	// Done is done.
@@ -145,6 +158,72 @@ func TestANodeThatGoesBackToItsOldSystemIsNoSuccess(t *testing.T) {
 	}
 }
 
+// What a node runs after its reboot is believed, not what it was told.
+func TestANodeThatSomebodyElseUpgradesTooIsNotBelieved(t *testing.T) {
+	t.Parallel()
+
+	own, _, _ := strings.Cut(clusterfiles.DefaultImage, "/metal-installer/")
+	other := strings.Repeat("5a", 32)
+
+	for image, says := range map[string]string{
+		clusterfiles.DefaultImage + ":v1.14.0":         "it runs v1.14.0, neither v1.13.9 as before nor v1.14.1",
+		own + "/metal-installer/" + other + ":v1.14.1": "it runs v1.14.1, but made from schematic " + other,
+	} {
+		t.Run(says, func(t *testing.T) {
+			t.Parallel()
+
+			var (
+				l     *lab
+				cross sync.Once
+			)
+
+			l = toUpgrade(t, 1, 2, documents.Talos, func(options *labcluster.Options) {
+				options.LabOptions.Watch = func(node *emulator.Node, call emulator.Call) {
+					if call.Name() == rebootCall && node.Name() == "worker1" {
+						cross.Do(func() { l.upgradeAside(t, "worker1", image) })
+					}
+				}
+			})
+
+			s := l.session(t, "-yes=true", "MAX_PARALLEL=1")
+			problem := s.fails(t, diagnosis.ExitApply, diagnosis.UpgradeOtherSystem, steps.Upgrade{})
+			require.Equal(t, "worker1", problem.Node)
+			require.Contains(t, problem.Cause, says)
+			require.Equal(t, report.Skipped, s.status(upgradeStep, "worker2"))
+
+			l.isUpgraded(t, documents.Talos)
+		})
+	}
+}
+
+// The next control plane is left alone until etcd is whole again.
+func TestEtcdThatIsNotWholeAfterAControlPlaneEndsTheUpgrade(t *testing.T) {
+	t.Parallel()
+
+	var l *lab
+
+	l = toUpgrade(t, 3, 1, documents.Talos, func(options *labcluster.Options) {
+		options.LabOptions.Watch = func(node *emulator.Node, call emulator.Call) {
+			if call.Name() == rebootCall && node.Name() == "cp1" {
+				l.Node("cp2").Set(func(f *emulator.Faults) { f.EtcdUnhealthy = true })
+			}
+		}
+	})
+
+	s := l.session(t, "-yes=true", seconds("ETCD_TIMEOUT", 30))
+	problem := s.fails(t, diagnosis.ExitApply, diagnosis.UpgradeEtcdNotBack, steps.Upgrade{})
+	require.Equal(t, "cp1", problem.Node)
+	require.Contains(t, problem.Cause, "it runs v1.14.1, but etcd is not whole")
+	require.Contains(t, problem.Cause, "cp2: etcd runs, not healthy")
+	require.Equal(t, "mage etcd:status", problem.Next)
+	require.Equal(t, report.Skipped, s.status(upgradeStep, "cp3"))
+	require.Equal(t, report.Skipped, s.status(upgradeStep, "worker1"))
+	require.Equal(t, "v1.14.1 v1.13.9 v1.13.9 v1.13.9", l.versions())
+
+	l.Node("cp2").Set(func(f *emulator.Faults) { f.EtcdUnhealthy = false })
+	l.isUpgraded(t, documents.Talos)
+}
+
 func TestANodeThatNeverComesBackEndsTheUpgrade(t *testing.T) {
 	t.Parallel()
 
@@ -198,7 +277,7 @@ func TestANodeThatIsOffIsNamedAtOnceAndNothingIsBegun(t *testing.T) {
 	require.Equal(t, "worker2", problem.Node)
 	require.Contains(t, problem.Next, "or leave it out: mage upgrade -node=cp1,cp2,cp3,worker1")
 	require.Equal(t, report.Planned, s.status(upgradeStep, "cp1"), "the rest of the plan is told all the same")
-	require.Equal(t, report.Failed, s.status(upgradeStep, "worker2"))
+	require.Equal(t, report.Refused, s.status(upgradeStep, "worker2"))
 
 	s = l.session(t, "-yes=true", "NODE_WAIT=24h", "INSTALL_TIMEOUT=24h")
 	s.fails(t, diagnosis.ExitPreflight, diagnosis.UpgradeNodeAway, steps.Upgrade{})

@@ -249,7 +249,7 @@ func (u *kubernetesUpgrader) compareConfigs(ctx context.Context) {
 
 		u.Report.Finding(u.step.Name(), diagnosis.Finding{
 			ID: diagnosis.K8sConfigsDifferent, Severity: diagnosis.Warning, Node: seen.Node.Name, Address: seen.Address,
-			Cause: "its config differs from " + seen.Node.ConfigFile + ":\n" +
+			Cause: "its config differs from " + u.shown(seen.Node.ConfigFile) + ":\n" +
 				machineconfig.Diff(seen.Config, u.Configs[seen.Node.Name]),
 			Next: "mage config:generate, then " + command("applySequential", seen.Node) + " -dryRun",
 		})

@@ -207,9 +207,16 @@ func TestAWayThatKubernetesDoesNotSupportIsRefused(t *testing.T) {
 
 	require.Equal(t, 1, applied(l.Node("cp1")), "that of the bring-up")
 
-	l.Node("worker1").PowerOff()
+	fault(l.Node("worker1"), emulator.CallFault{Method: "/cosi.resource.State/Get",
+		Resource: "Versions.runtime.talos.dev", Do: emulator.Fail, Code: codes.Unavailable, Text: "out of order"})
 
 	problem := l.session(t).fails(t, diagnosis.ExitKubernetes, diagnosis.K8sUpgradeHeldBack, steps.UpgradeK8s{})
+	require.Equal(t, "worker1", problem.Node)
+	require.Equal(t, "it does not say which Talos it runs", problem.Cause)
+
+	l.Node("worker1").PowerOff()
+
+	problem = l.session(t).fails(t, diagnosis.ExitKubernetes, diagnosis.K8sUpgradeHeldBack, steps.UpgradeK8s{})
 	require.Equal(t, "worker1", problem.Node)
 }
 

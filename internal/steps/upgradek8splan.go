@@ -106,11 +106,19 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) ([]talosVersion, error)
 			continue
 		}
 
+		version := u.observer.Version(ctx, seen)
+		if version == "" {
+			problems = append(problems, u.problem(seen, diagnosis.K8sUpgradeHeldBack,
+				"it does not say which Talos it runs", command("status", seen.Node)))
+
+			continue
+		}
+
 		if u.asked.Node == nil && seen.Node.Role == inventory.ControlPlane {
 			u.asked = seen
 		}
 
-		versions = append(versions, talosVersion{seen, u.observer.Version(ctx, seen)})
+		versions = append(versions, talosVersion{seen, version})
 	}
 
 	return versions, joined(problems)

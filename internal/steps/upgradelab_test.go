@@ -2,11 +2,14 @@ package steps_test
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
@@ -71,6 +74,35 @@ func (l *lab) drain(t *testing.T, name string) {
 
 	drainer := drain.Drainer{Client: l.kubernetesAPI(t), Clock: clock.Scaled(l.Scale)}
 	require.NoError(t, drainer.Drain(t.Context(), name, func(drain.Progress) {}))
+}
+
+// upgradeAside writes another system to a machine's disk, as somebody else does with talosctl.
+func (l *lab) upgradeAside(t *testing.T, name, image string) {
+	t.Helper()
+
+	memory := &common.ContainerdInstance{Driver: common.ContainerDriver_CONTAINERD,
+		Namespace: common.ContainerdNamespace_NS_SYSTEM}
+	talos := l.client(t, name)
+
+	pulled, err := talos.ImageClient.Pull(t.Context(),
+		&machine.ImageServicePullRequest{Containerd: memory, ImageRef: image})
+	require.NoError(t, err)
+
+	for err == nil {
+		_, err = pulled.Recv()
+	}
+
+	require.ErrorIs(t, err, io.EOF)
+
+	written, err := talos.LifecycleClient.Upgrade(t.Context(), &machine.LifecycleServiceUpgradeRequest{
+		Containerd: memory, Source: &machine.InstallArtifactsSource{ImageName: image}})
+	require.NoError(t, err)
+
+	for err == nil {
+		_, err = written.Recv()
+	}
+
+	require.ErrorIs(t, err, io.EOF)
 }
 
 // cordons says whose the cordons of the nodes are.

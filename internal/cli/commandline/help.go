@@ -10,18 +10,23 @@ import (
 	"github.com/talos-mage/talos-mage/internal/report"
 )
 
+// overview is the help of the program itself, before its targets.
+const overview = `Usage: %[1]s [-v] target [argument] [-flag=value]... [target]...
+
+Targets are run in the order given, until one fails. None is run if any word is wrong.
+
+  -h, -help   this help; with a target, before or behind it, that of the target
+  -l, -list   list the targets
+  -v          say more
+  -version    say which version this is, and which Talos releases it knows
+
+"%[1]s completion bash" (or zsh, or fish) prints what makes that shell complete all this.
+`
+
 // help explains the targets that were named, or the program if none was.
 func (p Program) help(out io.Writer, named []call) {
 	if len(named) == 0 {
-		fmt.Fprintf(out, "Usage: %s [-v] target [argument] [-flag=value]... [target]...\n\n", p.Name)
-		fmt.Fprintln(out, report.WrapHanging(fmt.Sprintf(
-			"Targets are run in the order given, until one fails. None is run if any word is wrong.\n\n"+
-				"  -h, -help   this help; with a target, before or behind it, that of the target\n"+
-				"  -l, -list   list the targets\n"+
-				"  -v          say more\n"+
-				"  -version    say which version this is, and which Talos releases it knows\n\n"+
-				"\"%s completion bash\" (or zsh, or fish) prints what makes that shell complete all this.\n", p.Name),
-			helpWidth(out), len("-h, -help   ")))
+		fmt.Fprintln(out, report.WrapHanging(fmt.Sprintf(overview, p.Name), helpWidth(out), len("-h, -help   ")))
 		p.list(out)
 	}
 

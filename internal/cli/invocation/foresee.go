@@ -12,7 +12,7 @@ import (
 // load reads the settings of a call. Before that it judges all that mage was called for: mage itself knows neither
 // nodes nor what may be lost, and runs its targets one after the other.
 func (i Invocation) load(ctx context.Context, flags settings.Overrides) (*settings.Settings, error) {
-	for _, call := range settings.CallsIn(i.Words, Targets) {
+	for _, call := range settings.CallsIn(i.Words, i.Alias, Targets) {
 		if err := i.foresee(ctx, call); err != nil {
 			return nil, err
 		}

@@ -96,3 +96,32 @@ func TestALaterTargetOfMagesIsJudgedBeforeTheFirst(t *testing.T) {
 
 	require.Empty(t, out.String())
 }
+
+// Beside targets that are imported under an alias, a repository has targets of its own that may have the same names.
+func TestOnlyTargetsUnderTheImportsAliasAreJudged(t *testing.T) {
+	t.Parallel()
+
+	made, _, _ := call(t)
+
+	made.Alias = "up:"
+
+	for _, line := range []string{"up:verifyNodes reset", "reset up:verifynodes", "up:verifyNodes upgrade -node=ours"} {
+		made.Words = strings.Fields(line)
+		require.NotContains(t, message(made.VerifyNodes(t.Context(), nil)), "TM19", line)
+	}
+
+	made.Words = strings.Fields("reset up:verifyNodes up:reset -node=cp9 -yes")
+	require.Contains(t, message(made.VerifyNodes(t.Context(), nil)), `-node names "cp9", which is not a node of `)
+
+	made.Words = strings.Fields("up:verifyNodes up:reset")
+	require.Contains(t, message(made.VerifyNodes(t.Context(), nil)), "Next: mage up:reset -node=<node>")
+}
+
+// message is what a call failed with; empty if it did not.
+func message(failure *invocation.Failure) string {
+	if failure == nil {
+		return ""
+	}
+
+	return failure.Message
+}

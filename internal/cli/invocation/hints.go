@@ -65,7 +65,7 @@ func (i Invocation) ownCommands(text string) string {
 
 		switch {
 		case !throughTask || !known:
-			return cmp.Or(i.Called, "mage") + " " + parts[1] + parts[2]
+			return cmp.Or(i.Called, "mage") + " " + i.Alias + parts[1] + parts[2]
 		case parts[2] == "":
 			return "task " + task
 		default:

@@ -4,6 +4,7 @@
 package invocation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,12 +33,28 @@ type Invocation struct {
 	Workdir string
 	// Called is what people type in front of a target: mage if it is empty.
 	Called string
+	// Alias is what stands before the names of targets in a magefile that imports them under one: "up:".
+	Alias string
 	// Words are all that mage was called with; this call is for one target of them.
 	Words []string
 	// In is where a person answers; nil if there is none.
 	In io.Reader
 	// Out gets results alone, Err logs and progress. Where they are terminals there is colour, and live lines.
 	Out, Err io.Writer
+	// Embedded is set where a program calls, in a person's place.
+	Embedded *Embedded
+}
+
+// Embedded is what a program has a say in that runs steps as part of itself. Signals and its own terminal are its own.
+type Embedded struct {
+	// Judge refuses steps before anything else is done.
+	Judge func([]steps.Step) error
+	// Prepare is given the run before its first step.
+	Prepare func(*steps.Run) error
+	// Agree agrees to the loss of what has that name, or says why not; nil where nothing may be lost.
+	Agree func(name string) error
+	// Next is what to do in the program, for problems that flags help with on a command line.
+	Next map[diagnosis.ID]string
 }
 
 // Failure is how a call ended if not well.
@@ -45,10 +62,13 @@ type Failure struct {
 	Code diagnosis.ExitCode
 	// Message names each node that failed with step, cause and next command, one a line.
 	Message string
+	// Err is what a run failed with, or the reason why it was stopped; nil for what went wrong before it. Its text may
+	// hold secrets.
+	Err error
 }
 
-// FromProcess is the invocation that the process itself is.
-func FromProcess() Invocation {
+// FromProcess is the invocation that the process itself is, of a target.
+func FromProcess(target string) Invocation {
 	workdir, err := os.Getwd()
 	if err != nil {
 		workdir = "."
@@ -58,6 +78,7 @@ func FromProcess() Invocation {
 		Environ: os.Environ(),
 		Workdir: workdir,
 		Called:  Called(),
+		Alias:   settings.AliasIn(os.Args[1:], target),
 		Words:   mageWords(),
 		Out:     os.Stdout,
 		Err:     os.Stderr,
@@ -73,8 +94,12 @@ func FromProcess() Invocation {
 // Execute runs the steps that a target consists of.
 func (i Invocation) Execute(ctx context.Context, target string, flags settings.Overrides,
 	list func(*settings.Settings) []steps.Step) *Failure {
-	ctx, stop := withSignals(ctx)
-	defer stop()
+	if i.Embedded == nil {
+		var stop context.CancelFunc
+
+		ctx, stop = withSignals(ctx)
+		defer stop()
+	}
 
 	run, planned, failure := i.start(ctx, target, flags, list)
 	if failure != nil {
@@ -121,7 +146,7 @@ func (f *Failure) and(other *Failure) *Failure {
 	case other == nil:
 		return f
 	default:
-		return &Failure{Code: f.Code, Message: f.Message + "\n" + other.Message}
+		return &Failure{Code: f.Code, Message: f.Message + "\n" + other.Message, Err: f.Err}
 	}
 }
 
@@ -270,15 +295,39 @@ func (i Invocation) start(ctx context.Context, target string, flags settings.Ove
 		return nil, nil, i.badInput(err)
 	}
 
-	if err := loaded.RefuseUnasked(target, i.In != nil); err != nil {
+	planned := list(loaded)
+	if err := i.judge(loaded, target, planned); err != nil {
 		return nil, nil, i.badInput(err)
 	}
 
-	planned := list(loaded)
 	run, failure := i.open(ctx, opening{target: target, settings: loaded, brief: len(planned) > 1,
 		unrecorded: len(planned) == 0, start: steps.New})
 
 	return run, planned, failure
+}
+
+// judge refuses steps that an embedding program must not ask for, and those that nobody can agree to.
+func (i Invocation) judge(loaded *settings.Settings, target string, planned []steps.Step) error {
+	if i.Embedded == nil {
+		return loaded.RefuseUnasked(target, i.In != nil) //nolint:wrapcheck // it names the setting
+	}
+
+	if err := i.Embedded.Judge(planned); err != nil {
+		return err
+	}
+
+	for _, step := range planned {
+		err := loaded.RefuseUnasked(step.Name(), i.Embedded.Agree != nil)
+		if problem, ok := diagnosis.AsProblem(err); ok {
+			problem.Next = cmp.Or(i.Embedded.Next[problem.ID], problem.Next)
+		}
+
+		if err != nil {
+			return err //nolint:wrapcheck // it names the step
+		}
+	}
+
+	return nil
 }
 
 // opening is how a run begins.
@@ -337,6 +386,11 @@ func (i Invocation) open(ctx context.Context, of opening) (*steps.Run, *Failure)
 	recorder.Begin(report.Began{Target: of.target, Version: ownVersion(), Settings: shown(of.settings)})
 
 	run, err := of.start(ctx, of.settings, i.Environ, recorder, console.Logger(), timepiece)
+	if err == nil && i.Embedded != nil {
+		run.Agree, run.Unheard = i.Embedded.Agree, true
+		err = i.Embedded.Prepare(run)
+	}
+
 	if err != nil {
 		failure := i.badInput(err)
 		if ctx.Err() != nil {
@@ -527,6 +581,10 @@ func (i Invocation) ended(ctx context.Context, run *steps.Run, target string, er
 
 	report.ShowTroubles(i.Err, i.consoleOptions(run.Settings, run.Clock), troubles)
 
+	if run.Unheard {
+		return i.failure(ctx, target, steps.Closing(run, err))
+	}
+
 	told := errors.New(target + " failed, as told above")
 
 	return i.failure(ctx, target, &steps.Failure{Code: steps.CodeOf(err), Err: told})
@@ -534,15 +592,31 @@ func (i Invocation) ended(ctx context.Context, run *steps.Run, target string, er
 
 func (i Invocation) failure(ctx context.Context, target string, err error) *Failure {
 	if code, reason := interruption(ctx); code != diagnosis.ExitOK {
-		return i.fail(code,
-			fmt.Sprintf("%s; what was done is shown above. Next: mage %s continues from here", reason, target))
+		return i.interrupted(ctx, target, code, reason)
 	}
 
 	if err == nil {
 		return nil
 	}
 
-	return i.fail(steps.CodeOf(err), err.Error())
+	failed := i.fail(steps.CodeOf(err), err.Error())
+	failed.Err = err
+
+	return failed
+}
+
+func (i Invocation) interrupted(ctx context.Context, target string, code diagnosis.ExitCode, reason error) *Failure {
+	text := fmt.Sprintf("%s; what was done is shown above. Next: mage %s continues from here", reason, target)
+
+	if i.Embedded != nil {
+		reason = context.Cause(ctx)
+		text = fmt.Sprintf("stopped: %v. Next: the same run again continues from here", reason)
+	}
+
+	failed := i.fail(code, text)
+	failed.Err = reason
+
+	return failed
 }
 
 func (i Invocation) badInput(err error) *Failure {

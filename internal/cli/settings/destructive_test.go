@@ -42,7 +42,7 @@ func TestAMageLineIsRefusedForAnyTargetThatMayLoseData(t *testing.T) {
 		for terminal, id := range map[bool]string{false: want.without, true: want.with} {
 			var err error
 
-			for _, call := range settings.CallsIn(strings.Fields(line), targets) {
+			for _, call := range settings.CallsIn(strings.Fields(line), "", targets) {
 				loaded, failed := settings.Load([]string{"NODE=cp1", "YES=true"}, call.Given, t.TempDir())
 				require.NoError(t, failed, line)
 
@@ -58,4 +58,24 @@ func TestAMageLineIsRefusedForAnyTargetThatMayLoseData(t *testing.T) {
 			}
 		}
 	}
+}
+
+// An importer's magefile may have other targets of the same name, which are its own.
+func TestTheAliasOfAnImportIsKnownByTheTargetThatRuns(t *testing.T) {
+	t.Parallel()
+
+	for line, want := range map[string]string{
+		"health":                         "",
+		"HEALTH reset":                   "",
+		"up:health":                      "up:",
+		"reset Up:Health -node=x:health": "Up:",
+		"up:health reset":                "up:",
+		"db:reset health":                "",
+		"-f=a:health":                    "",
+		"":                               "",
+	} {
+		require.Equal(t, want, settings.AliasIn(strings.Fields(line), "health"), line)
+	}
+
+	require.Equal(t, "up:", settings.AliasIn([]string{"up:etcd:status"}, "etcd:status"))
 }

@@ -53,6 +53,16 @@ func Table() []Knob {
 	return knobs
 }
 
+// Without is an environment without the variables that are settings, but for those that are kept.
+func Without(environ []string, kept func(name string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		_, known := Lookup(name)
+
+		return known && !kept(name)
+	})
+}
+
 // Lookup finds a setting by the name of its variable.
 func Lookup(name string) (Knob, bool) {
 	field, found := fieldOf(name)

@@ -18,14 +18,36 @@ type Call struct {
 	Given  Overrides
 }
 
-// CallsIn are the calls of these targets on a whole command line of Mage's, which itself looks at one after the other.
-// Words that mean nothing here are somebody else's to judge.
-func CallsIn(words, targets []string) []Call {
+// AliasIn is what a command line of Mage's has before this target: "up:" in a magefile that imports it under the alias
+// up, and usually nothing. Targets of the same name, without it, are the magefile's own.
+func AliasIn(words []string, target string) string {
+	alias := ""
+
+	for _, word := range words {
+		before := len(word) - len(target)
+
+		switch {
+		case before < 0 || strings.HasPrefix(word, "-") || !strings.EqualFold(word[before:], target):
+		case before == 0:
+			return ""
+		case word[before-1] == ':':
+			alias = word[:before]
+		}
+	}
+
+	return alias
+}
+
+// CallsIn are the calls of these targets, imported under an alias or not, on a whole command line of Mage's, which
+// itself looks at one after the other. Words that mean nothing here are somebody else's to judge.
+func CallsIn(words []string, alias string, targets []string) []Call {
 	var calls []Call
 
 	for i := 0; i < len(words); i++ {
-		target := sameName(words[i], targets)
-		if target == "" {
+		name, ours := strings.CutPrefix(words[i], alias)
+		target := sameName(name, targets)
+
+		if !ours || target == "" {
 			continue
 		}
 

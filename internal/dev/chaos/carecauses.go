@@ -21,6 +21,10 @@ var (
 	withoutMembers  = []diagnosis.ID{diagnosis.RemovalHeldBack, diagnosis.RemovalFailed, diagnosis.NodeObjectLeft}
 )
 
+// withoutKubernetes are those of an upgrade of Kubernetes.
+var withoutKubernetes = []diagnosis.ID{diagnosis.K8sUpgradeFailed, diagnosis.K8sUpgradeHeldBack,
+	diagnosis.K8sUpgradeNotSeen, diagnosis.NodesNotReady}
+
 // ofUpgrade are those of both upgrades of Talos.
 var ofUpgrade = causes{
 	Here: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy, diagnosis.UpgradeNodeAway,
@@ -51,7 +55,17 @@ var causesOf = map[string]causes{
 	},
 	upgradeName: ofUpgrade,
 	nodeName:    ofUpgrade,
-	rotateName:  {Codes: []diagnosis.ExitCode{diagnosis.ExitBadInput}},
+	upK8sName: {
+		Here:   withoutKubernetes,
+		Around: withoutKubernetes,
+		Codes:  []diagnosis.ExitCode{diagnosis.ExitKubernetes},
+	},
+	appsName: {
+		Here:   []diagnosis.ID{diagnosis.AppsApplyRefused, diagnosis.AppsReleaseFailed},
+		Around: []diagnosis.ID{diagnosis.AppsApplyRefused, diagnosis.AppsReleaseFailed},
+		Codes:  []diagnosis.ExitCode{diagnosis.ExitKubernetes},
+	},
+	rotateName: {Codes: []diagnosis.ExitCode{diagnosis.ExitBadInput}},
 	removeName: {
 		Here: withoutMembers, Around: withoutMembers,
 		Codes: []diagnosis.ExitCode{diagnosis.ExitBootstrap, diagnosis.ExitKubernetes},
@@ -84,7 +98,8 @@ func operationsFailRightly(h *History) []string {
 	}
 
 	for _, problem := range c.First.Problems() {
-		if !c.lossExplains(problem) && !c.rotationExplains(problem) && !h.incidentExplains(problem) {
+		if !c.lossExplains(problem) && !c.rotationExplains(problem) && !c.programExplains(problem) &&
+			!h.incidentExplains(problem) {
 			found = append(found, "nothing that happened explains: "+problem.Line)
 		}
 	}

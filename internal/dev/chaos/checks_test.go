@@ -214,6 +214,41 @@ func refusedRotation(change func(*chaos.Care)) *chaos.History {
 	})
 }
 
+// installing is the installation of applications.
+func installing(change func(*chaos.Care)) *chaos.History {
+	return cared(func(c *chaos.Care) {
+		c.Operation, c.Installed = chaos.Operation{Kind: "apps"}, &chaos.Installed{}
+		change(c)
+	})
+}
+
+// failingProgram is one whose release did not get ready.
+func failingProgram(change func(*chaos.Care)) *chaos.History {
+	return installing(func(c *chaos.Care) {
+		c.First.Code, c.First.Message = diagnosis.ExitKubernetes, releaseFails
+		c.ProgramFailed, c.Installed.FirstMissing = true, []string{"release"}
+		change(c)
+	})
+}
+
+// modernizing is an upgrade of Kubernetes.
+func modernizing(change func(*chaos.Care)) *chaos.History {
+	return cared(func(c *chaos.Care) {
+		c.Operation = chaos.Operation{Kind: "upgradeK8s"}
+		c.Kubernetes = &chaos.KubernetesUpgrade{From: "v1.36.3", To: "v1.36.4"}
+		change(c)
+	})
+}
+
+// killedTalosctl is one whose talosctl was killed on its way.
+func killedTalosctl(change func(*chaos.Care)) *chaos.History {
+	return modernizing(func(c *chaos.Care) {
+		c.First.Code, c.First.Message, c.ProgramFailed = diagnosis.ExitKubernetes, talosctlStopped, true
+		c.Kubernetes.FirstOld = []string{"kubelet of cp1 runs v1.36.3"}
+		change(c)
+	})
+}
+
 // failing is an operation that fails while something is wrong with a node.
 func failing(code diagnosis.ExitCode, message string, incident *chaos.Incident) func(*chaos.Care) {
 	return func(c *chaos.Care) {
@@ -240,7 +275,10 @@ const (
 	drainBlocked  = "cp2 (192.0.2.12): upgrade: failed, as told above [TM180]. Next: again"
 	stillBooting  = "etcd:recover: failed, as told above [TM146]. Next: mage etcd:recover snapshot0.db -destroyed="
 	noSecretsFile = "config:rotate: there is no talsecret.yaml to sign it with [TM406]. Next: bring it back"
-	notNeeded     = "cp1 (192.0.2.11): etcd:recover: failed, as told above [TM145]. Next: mage etcd:status"
+	releaseFails  = "apps: the releases were not installed: helmfile says: something is wrong [TM414]. Next: mage apps"
+	// talosctlStopped is what is said of a talosctl that was killed.
+	talosctlStopped = "cp1 (192.0.2.11): upgradeK8s: talosctl stopped at kubelet: exit status 137 [TM167]. Next: again"
+	notNeeded       = "cp1 (192.0.2.11): etcd:recover: failed, as told above [TM145]. Next: mage etcd:status"
 )
 
 // violatedCare is what no operation may come to.
@@ -266,6 +304,8 @@ func violatedCare() map[string][]*chaos.History {
 			cared(failing(diagnosis.ExitBootstrap, snapshotFails, ill("worker1"))),
 			cared(failing(diagnosis.ExitVerify, snapshotFails, ill("cp2"))), // not its code
 			refusedRotation(func(c *chaos.Care) { c.Operation.Ageing.Trouble = chaos.Unwritable }),
+			failingProgram(func(c *chaos.Care) { c.ProgramFailed = false }),
+			killedTalosctl(func(c *chaos.Care) { c.ProgramFailed = false }),
 			cared(failing(diagnosis.ExitBootstrap, snapshotFails, &chaos.Incident{Node: "cp2",
 				Class: chaos.Class{Name: "nothing but delay"}})),
 			removing(failing(diagnosis.ExitBootstrap, memberAnswers, nil)),
@@ -297,6 +337,16 @@ func violatedCare() map[string][]*chaos.History {
 			rotating("", func(c *chaos.Care) { c.Rotation.Refusing = []string{"cp1: certificate expired"} }),
 			rotating(chaos.OthersSecrets, func(*chaos.Care) {}), // it was renewed
 			refusedRotation(func(c *chaos.Care) { c.Operation.Ageing.Trouble, c.Rotation.FirstRenewed = "", true }),
+		},
+		"applications are installed": {
+			installing(func(c *chaos.Care) { c.Installed.FirstMissing = []string{"release"} }),
+			installing(func(c *chaos.Care) { c.Installed.Missing = []string{"release"} }),
+			installing(func(c *chaos.Care) { c.Installed.Repeated = []string{"Secret/flux-system/sops-age"} }),
+			installing(func(c *chaos.Care) { c.Installed.Exposed = []string{"kubectl"} }),
+		},
+		"Kubernetes is upgraded": {
+			modernizing(func(c *chaos.Care) { c.Kubernetes.FirstOld = []string{"kubelet of cp1 runs v1.36.3"} }),
+			modernizing(func(c *chaos.Care) { c.Kubernetes.Old = []string{"in the config of worker1"} }),
 		},
 		"looks change nothing": {
 			looked("status", func(l *chaos.Look) { l.Changed = []string{"cp1 got a call of Reboot"} }),
@@ -376,6 +426,10 @@ func TestAnOperationThatHoldsIsNoViolation(t *testing.T) {
 			c.First.Output = "warning TM182 cp3 (192.0.2.13) it stays cordoned, so that no pods are placed on it"
 			c.Operation.Kind, c.Operation.Incident, c.Happened = "upgrade", ill("cp3"), true
 		}),
+		"applications that are installed":  installing(func(*chaos.Care) {}),
+		"Kubernetes that is upgraded":      modernizing(func(*chaos.Care) {}),
+		"a talosctl that is killed":        killedTalosctl(func(*chaos.Care) {}),
+		"a release that fails":             failingProgram(func(*chaos.Care) {}),
 		"a talosconfig that is renewed":    rotating("", func(*chaos.Care) {}),
 		"one that can't be":                refusedRotation(func(*chaos.Care) {}),
 		"a look at a cluster that is well": looked("health", func(*chaos.Look) {}),

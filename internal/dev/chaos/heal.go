@@ -43,7 +43,8 @@ func (w *world) healUp() {
 	}
 }
 
-// attend has somebody on the spot switch on what goes off late, as after a reset that was under way, until it is stopped.
+// attend has somebody on the spot switch on what goes off late, as after a reset that was under way, until it is
+// stopped.
 func (w *world) attend(ctx context.Context) (stop func()) {
 	const round = 20 * time.Second // in the machines' time
 

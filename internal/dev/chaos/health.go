@@ -16,7 +16,7 @@ func (w *world) unhealthy(name string) string {
 	switch {
 	case node.Stage() != "running":
 		return "it is " + node.Stage()
-	case !bytes.Equal(node.Config(), w.config(name)):
+	case !bytes.Equal(w.versionless(node.Config()), w.versionless(w.config(name))):
 		return "it runs another config"
 	case node.Address() != w.address(name):
 		return fmt.Sprintf("it is at %s", node.Address())

@@ -15,7 +15,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
@@ -118,7 +117,7 @@ func (w *world) look(ctx context.Context, care *Care, number int) error {
 		call.Out = &document
 
 		return kind.call(call, ctx, kind.flags(w, number))
-	}, "HEALTH_TIMEOUT="+before.patience().String())
+	}, before.patience()...)
 	if err != nil {
 		return err
 	}
@@ -176,18 +175,15 @@ func (w *world) sight() sight {
 	return seen
 }
 
-// patience is how long a check of health may take: until it would pass where nothing is wrong, however busy the
-// computer is.
-func (s sight) patience() time.Duration {
-	const soon, late = 6 * time.Minute, 2 * time.Hour
-
+// patience are the limits of a look: where nothing is wrong none is reached, however busy the computer is.
+func (s sight) patience() []string {
 	for name, faulty := range s.faulty {
 		if faulty || s.ills[name] != "" || slices.Contains(s.cordoned, name) {
-			return soon
+			return []string{"HEALTH_TIMEOUT=6m"}
 		}
 	}
 
-	return late
+	return []string{"HEALTH_TIMEOUT=2h", "DIAL_TIMEOUT=30s"}
 }
 
 // hidden is what is wrong with a node that has all that makes it healthy.

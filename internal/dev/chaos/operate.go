@@ -41,6 +41,12 @@ type Care struct {
 	MemberLeft, NodeLeft bool
 	// Rotation is what became of the talosconfig; nil if it was not to be renewed.
 	Rotation *Rotation
+	// ProgramFailed is set if a program of the operator's computer failed by itself.
+	ProgramFailed bool
+	// Installed is what became of the applications; nil if none were to be installed.
+	Installed *Installed
+	// Kubernetes is what became of an upgrade of Kubernetes; nil for none.
+	Kubernetes *KubernetesUpgrade
 	// Cordons are the nodes that had a cordon of ours after each call.
 	FirstCordons, AgainCordons []string
 	// Uncordoned is set if somebody else's cordon was taken back.
@@ -119,6 +125,14 @@ func (w *world) operate(ctx context.Context, history *History) error {
 
 	w.recover(ctx, "")
 	w.judge(care)
+
+	if care.Installed != nil {
+		care.Installed.Missing = w.apps.missing()
+	}
+
+	if care.Kubernetes != nil {
+		care.Kubernetes.Old = w.oldComponents()
+	}
 
 	if care.Rotation != nil {
 		if err := w.tryTalosconfig(ctx, care); err != nil {
@@ -500,12 +514,14 @@ func (w *world) blow(name, method string, care *Care) Blow {
 	w.mu.Unlock()
 
 	for _, planned := range w.plan.Machines {
-		up := w.unhealthy(planned.Name) == "" && !w.defragments(planned.Name, name)
+		busy := w.defragments(planned.Name, name)
+		up := w.unhealthy(planned.Name) == "" && !busy
 
+		// etcd needs no more of a node than its vote.
 		if planned.ControlPlane {
 			blow.Voters++
 
-			if up || planned.Name == name || w.justStruck(planned.Name) {
+			if w.node(planned.Name).EtcdVoter() && !busy || planned.Name == name || w.justStruck(planned.Name) {
 				blow.Up++
 			}
 		}
@@ -551,6 +567,8 @@ var careChecks = []check{
 	{"one living etcd", ofCare(oneLivingEtcd)},
 	{"the living keep their members", ofCare(membersKept)},
 	{"talosconfigs are renewed whole", ofCare(rotatedSafely)},
+	{"applications are installed", ofCare(appsAreInstalled)},
+	{"Kubernetes is upgraded", ofCare(kubernetesIsUpgraded)},
 	{"operations are told", ofCare(operationsAreTold)},
 	{"operations fail rightly", operationsFailRightly},
 	{"operations converge", ofCare(operationsConverge)},

@@ -34,6 +34,8 @@ type Operation struct {
 	Loss *Loss
 	// Ageing is what the talosconfig has become before; nil for nothing.
 	Ageing *Ageing
+	// Program is a program of the operator's computer that fails once; nil for none.
+	Program *ProgramFault
 	// Look is a target that looks at the cluster once while what went wrong is there still and once in the end; empty for
 	// none.
 	Look string
@@ -49,6 +51,8 @@ type operationKind struct {
 	whom func(random *rand.Rand, plan *Plan) (node string, fits bool)
 	// flags are those of one call, given its number.
 	flags func(w *world, operation Operation, call int) settings.Overrides
+	// lasts is how long it takes, where that is longer than most.
+	lasts time.Duration
 	// own draws a fault that only this operation meets; nil for none.
 	own func(random *rand.Rand, plan *Plan) *Incident
 	// scene is how the cluster comes to need it; the zero value for an operation that any cluster can need.
@@ -64,6 +68,8 @@ const (
 	upgradeName  = "upgrade"
 	nodeName     = "upgradeNode"
 	rotateName   = "config:rotate"
+	appsName     = "apps"
+	upK8sName    = "upgradeK8s"
 	removeName   = "etcd:removeMember"
 	replaceName  = "replaceNode"
 	recoverName  = "etcd:recover"
@@ -117,6 +123,20 @@ var operationKinds = []operationKind{
 		whom: everyNode, flags: func(*world, Operation, int) settings.Overrides { return nil },
 		scene: scene{draw: drawAgeing, before: (*world).age, meanwhile: (*world).watchTalosconfig,
 			healed: (*world).repairFiles},
+	},
+	{
+		name: appsName, list: only(steps.Apps{}), calls: []string{"*"}, // it asks Kubernetes
+		whom: everyNode, flags: func(*world, Operation, int) settings.Overrides { return nil },
+		own:   drawAPIAway,
+		scene: scene{draw: drawProgramFault, before: (*world).furnish, healed: (*world).takeStock},
+	},
+	{
+		name: upK8sName, list: only(steps.UpgradeK8s{}),
+		calls: []string{"ApplyConfiguration", "ApplyConfiguration", "ImagePull", "/cosi.resource.State/Get", "Kubeconfig"},
+		whom:  upgradableKubernetes, flags: func(*world, Operation, int) settings.Overrides { return nil },
+		own:   drawReboot,
+		lasts: 2 * time.Minute,
+		scene: scene{draw: drawProgramFault, before: (*world).declareKubernetes, healed: (*world).noteOld},
 	},
 	{
 		name: removeName, list: only(steps.EtcdRemoveMember{}),
@@ -292,7 +312,7 @@ func (k operationKind) details(random *rand.Rand, plan *Plan) {
 	}
 
 	if random.IntN(6) == 0 {
-		plan.Operation.Interrupted = between(random, 0, 20*time.Second)
+		plan.Operation.Interrupted = between(random, 0, cmp.Or(k.lasts, 20*time.Second)) //nolint:mnd // as most take
 	}
 
 	// An etcd that is restored knows nothing of later cordons.
@@ -425,6 +445,10 @@ func (o Operation) String() string {
 
 	if o.Ageing != nil {
 		text += "; " + o.Ageing.String()
+	}
+
+	if o.Program != nil {
+		text += "; " + o.Program.String()
 	}
 
 	if o.Cordoned != "" {

@@ -178,19 +178,31 @@ func (w *world) writeSecrets(bundle *secrets.Bundle) error {
 func (w *world) watchTalosconfig(ctx context.Context, care *Care) error {
 	const often = 100 * time.Millisecond // in the machines' time
 
-	for torn := ""; torn == ""; {
-		now, err := os.ReadFile(w.talosconfig())
-		if err != nil || !bytes.Equal(now, care.former) && !usable(now) {
-			torn = fmt.Sprintf("%d bytes (%v)", len(now), err)
+	for {
+		if torn := w.torn(care); torn != "" {
 			w.note(func() { care.Rotation.Torn = append(care.Rotation.Torn, torn) })
+
+			return nil
 		}
 
 		if w.lab.Clock().Sleep(ctx, often) != nil {
-			break
+			return nil //nolint:nilerr // the call is over
 		}
 	}
+}
 
-	return nil
+// torn is what is there in the place of a whole talosconfig; empty if it is the former one or a whole new one.
+func (w *world) torn(care *Care) string {
+	now, err := os.ReadFile(w.talosconfig())
+
+	switch {
+	case err != nil:
+		return err.Error()
+	case bytes.Equal(now, care.former) || usable(now):
+		return ""
+	default:
+		return fmt.Sprintf("%d bytes", len(now))
+	}
 }
 
 // usable reports whether a text is a whole talosconfig.

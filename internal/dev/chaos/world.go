@@ -42,6 +42,15 @@ type world struct {
 	care *Care
 	// gone are the nodes in whose place nothing stands, for good.
 	gone map[string]bool
+	// doubles are the programs of the operator's computer that are played, apps what those of applications keep; nil for
+	// none.
+	doubles *doubles
+	apps    *appStore
+	// changes are how many the programs have made; sound is set once none of them is to fail any more.
+	changes int
+	sound   bool
+	// upgrading is the upgrade of Kubernetes that has begun; nil for none.
+	upgrading *KubernetesUpgrade
 	// macs are those of machines that were declared later, in the place of others.
 	macs map[string]string
 }
@@ -68,7 +77,13 @@ func newWorld(plan *Plan, folder string, scale float64) (*world, error) {
 	return w, nil
 }
 
-func (w *world) close() { w.lab.Close() } //nolint:errcheck // a lab always closes
+func (w *world) close() {
+	if w.doubles != nil {
+		w.doubles.close()
+	}
+
+	w.lab.Close() //nolint:errcheck // a lab always closes
+}
 
 func (w *world) build() error {
 	options := clusterfiles.Options{

@@ -14,8 +14,9 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/dist"
 )
 
-// Dist makes what is released, in dist/: the program for each platform, archives, bills of materials, checksums, an image.
+// Dist makes what is released, in dist/: archives with the program for each platform, and an image.
 //
+// The same commit gives the same bytes. Checksums, and a bill of materials of each program, lie beside the archives.
 // -platforms names some, as in linux/amd64,darwin/arm64; all six by default. -clean replaces a dist/ that is there. The
 // image is built if docker, podman or buildah is here and works.
 func Dist(ctx context.Context, platforms *string, clean *bool) error {

@@ -26,7 +26,7 @@ func (o Options) pack(path string, made build) error {
 	if err != nil {
 		return fmt.Errorf("create archive: %w", err)
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // written files are closed before
 
 	var archive packer = newTarball(file, made)
 	if strings.HasSuffix(path, ".zip") {
@@ -51,7 +51,7 @@ func addFile(archive packer, source string, executable bool) error {
 	if err != nil {
 		return err //nolint:wrapcheck // the caller does
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // it is only read
 
 	info, err := file.Stat()
 	if err != nil {
@@ -149,7 +149,7 @@ func checksum(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("open file to sum: %w", err)
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // it is only read
 
 	sum := sha256.New()
 	if _, err := io.Copy(sum, file); err != nil {

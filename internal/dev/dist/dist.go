@@ -58,7 +58,8 @@ func ParsePlatforms(text string) ([]Platform, error) {
 	for word := range strings.SplitSeq(text, ",") {
 		index := slices.IndexFunc(Released(), func(one Platform) bool { return one.String() == strings.TrimSpace(word) })
 		if index < 0 {
-			return nil, fmt.Errorf("%q is no platform of a release; there are %s", word, strings.Trim(fmt.Sprint(Released()), "[]"))
+			known := strings.Trim(fmt.Sprint(Released()), "[]")
+			return nil, fmt.Errorf("%q is no platform of a release; there are %s", word, known)
 		}
 
 		chosen = append(chosen, Released()[index])
@@ -195,14 +196,16 @@ func sizeOf(path string) string {
 
 // settings of the compiler that this computer may have others of. The C library is left out: which one a program
 // would be linked with is the computer's matter too, and the image has none.
-var settings = []string{"CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFLAGS=-trimpath", "GOWORK=off"}
+var settings = []string{
+	"CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFLAGS=-trimpath", "GOWORK=off",
+}
 
 // compile makes the program of a platform. Version and commit are those that Go itself finds.
 func (o Options) compile(ctx context.Context, path string, platform Platform) (build, error) {
 	runner := program.Git(slices.Concat(o.Environ, settings), o.Source)
 	runner.Environ = append(runner.Environ, "GOOS="+platform.OS, "GOARCH="+platform.Arch)
 
-	err := runner.Follow(ctx, o.Told, "go", "build", "-buildvcs=true", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/talos-mage")
+	err := runner.Follow(ctx, o.Told, "go", "build", "-buildvcs=true", "-ldflags=-s -w", "-o", path, "./cmd/talos-mage")
 	if err != nil {
 		return build{}, err
 	}
@@ -218,7 +221,7 @@ func (o Options) compile(ctx context.Context, path string, platform Platform) (b
 	}
 
 	if setting(info, "vcs.modified") == "true" {
-		o.Told(fmt.Sprintf("%s: there are changes that are in no commit, so that nobody can make this again", info.Main.Version))
+		o.Told(info.Main.Version + ": there are changes that are in no commit, so that nobody can make this again")
 	}
 
 	return build{platform: platform, path: path, info: info, committed: committed.UTC()}, nil

@@ -6,6 +6,7 @@ package dist
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/base/program"
 )
 
 const commitTime = "2026-01-02T03:04:05Z"
@@ -34,8 +37,8 @@ func run(t *testing.T, folder string, name string, arguments ...string) string {
 
 	command := exec.CommandContext(t.Context(), name, arguments...)
 	command.Dir = folder
-	command.Env = append(os.Environ(), "GIT_AUTHOR_DATE="+commitTime, "GIT_COMMITTER_DATE="+commitTime,
-		"GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
+	command.Env = append(program.Git(os.Environ(), folder).Environ, "GIT_AUTHOR_DATE="+commitTime,
+		"GIT_COMMITTER_DATE="+commitTime, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
 
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", output)
@@ -49,18 +52,9 @@ func clone(t *testing.T) string {
 
 	from, to := filepath.Join("..", "..", ".."), t.TempDir()
 
-	listed := strings.TrimRight(run(t, from, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00")
-	for file := range strings.SplitSeq(listed, "\x00") {
-		data, err := os.ReadFile(filepath.Join(from, file))
-		if os.IsNotExist(err) {
-			continue // deleted, and not committed yet
-		}
-
-		require.NoError(t, err)
-
-		path := filepath.Join(to, file)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, data, 0o644))
+	listed := run(t, from, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	for file := range strings.SplitSeq(strings.TrimRight(listed, "\x00"), "\x00") {
+		copyFile(t, filepath.Join(from, file), filepath.Join(to, file))
 	}
 
 	run(t, to, "git", "init", "--quiet")
@@ -70,6 +64,31 @@ func clone(t *testing.T) string {
 	run(t, to, "git", "tag", "v1.2.3")
 
 	return to
+}
+
+// copyFile copies a file, or a symbolic link; nothing if it is deleted, and that not committed yet.
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+
+	info, err := os.Lstat(from)
+	if os.IsNotExist(err) {
+		return
+	}
+
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
+
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err := os.Readlink(from)
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(target, to))
+
+		return
+	}
+
+	data, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(to, data, 0o644))
 }
 
 // options make a distribution for this computer alone.
@@ -142,7 +161,7 @@ func isWhatItSays(t *testing.T, options Options) {
 	var made bill
 	require.NoError(t, json.Unmarshal(text, &made))
 	require.Equal(t, commitTime, made.Metadata.Timestamp)
-	require.Equal(t, "pkg:golang/github.com/talos-mage/talos-mage@v1.2.3?goos="+platform.OS+"&goarch="+platform.Arch,
+	require.Equal(t, "pkg:golang/github.com/talos-mage/talos-mage@v1.2.3?goarch="+platform.Arch+"&goos="+platform.OS,
 		made.Metadata.Component.PURL)
 
 	sum, err := checksum(filepath.Join(unpacked, "talos-mage"))
@@ -165,13 +184,44 @@ func keepsWhatIsThere(t *testing.T, options Options) {
 	require.EqualError(t, err, "dist/ is not empty. Next: go tool mage dist -clean replaces it")
 
 	options.Replace = true
-	require.NoError(t, os.WriteFile(filepath.Join(options.Source, "cmd", "talos-mage", "broken.go"), []byte("no Go"), 0o600))
+	broken := filepath.Join(options.Source, "cmd", "talos-mage", "broken.go")
+	require.NoError(t, os.WriteFile(broken, []byte("no Go"), 0o600))
 
 	_, err = options.Make(t.Context())
 	require.ErrorContains(t, err, "make "+options.Platforms[0].String()+": go build")
 	require.FileExists(t, filepath.Join(options.Folder, "checksums.txt"))
 
 	left, err := filepath.Glob(filepath.Join(options.Source, ".dist-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// halfway is a Go that has written half of a program, and then takes for ever.
+const halfway = `#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+mkdir -p "${2%/*}"
+echo half >"$2"
+echo half
+exec sleep 600
+`
+
+func TestCtrlCLeavesNothingHalf(t *testing.T) {
+	t.Parallel()
+
+	source, programs := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(programs, "go"), []byte(halfway), 0o700))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+
+	options := options(t, source)
+	options.Environ = []string{"PATH=" + programs + ":" + os.Getenv("PATH")}
+	options.Told = func(string) { cancel() }
+
+	_, err := options.Make(ctx)
+	require.ErrorContains(t, err, "make "+options.Platforms[0].String())
+
+	left, err := os.ReadDir(source)
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
@@ -205,17 +255,23 @@ func TestTheImageIsBuiltWhereSomethingCan(t *testing.T) {
 		images      []string
 		why, fails  string
 	}{
-		"nothing is here":     {why: "there is no docker, no podman, no buildah"},
-		"a client alone":      {programs: []string{"docker"}, info: "1", why: "`docker info` fails"},
-		"podman":              {programs: []string{"podman"}, images: []string{"talos-mage:1.2.3-dirty-amd64", "talos-mage:1.2.3-dirty-arm64"}},
-		"one that can't pull": {programs: []string{"docker"}, build: "1", fails: "build image talos-mage:1.2.3-dirty-amd64: docker build: exit status 1"},
+		"nothing is here": {why: "there is no docker, no podman, no buildah"},
+		"a client alone":  {programs: []string{"docker"}, info: "1", why: "`docker info` fails"},
+		"podman": {
+			programs: []string{"podman"},
+			images:   []string{"talos-mage:1.2.3-dirty-amd64", "talos-mage:1.2.3-dirty-arm64"},
+		},
+		"one that can't pull": {
+			programs: []string{"docker"}, build: "1",
+			fails: "build image talos-mage:1.2.3-dirty-amd64: docker build: exit status 1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			folder := t.TempDir()
-			for _, program := range test.programs {
-				require.NoError(t, os.WriteFile(filepath.Join(folder, program), []byte(builder), 0o700))
+			for _, name := range test.programs {
+				require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(builder), 0o700))
 			}
 
 			calls := filepath.Join(folder, "calls")

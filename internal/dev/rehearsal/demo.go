@@ -66,7 +66,7 @@ func Demo(ctx context.Context,
 	fmt.Printf("%d emulated nodes of Talos %s in maintenance mode on %s,\ntime %d times as fast; files in %s\n\n",
 		len(cluster.Nodes), cluster.Nodes[0].Options().TalosVersion, cluster.Lab.Prefix(), labcluster.DemoScale, cluster.Dir)
 
-	call := invocation.FromProcess()
+	call := invocation.FromProcess("demo")
 	call.Environ = slices.Concat(withoutSettings(os.Environ()), cluster.EnvironIn(folder), nobodySays)
 	call.Workdir = folder
 
@@ -92,11 +92,7 @@ func withLease(machine *emulator.NodeOptions) {
 
 // withoutSettings keeps a user's own settings away from the demo: it must not touch their kubeconfig.
 func withoutSettings(environ []string) []string {
-	return slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
-		name, _, _ := strings.Cut(pair, "=")
-
-		return slices.ContainsFunc(settings.Table(), func(knob settings.Knob) bool {
-			return knob.Name == name && name != "NO_COLOR" && !strings.HasPrefix(name, "LOG_")
-		})
+	return settings.Without(environ, func(name string) bool {
+		return name == "NO_COLOR" || strings.HasPrefix(name, "LOG_")
 	})
 }

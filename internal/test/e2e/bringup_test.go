@@ -17,16 +17,18 @@ type place struct {
 	talosDir string
 }
 
-// places are this repository, with the cluster's files elsewhere, and one of the users', with its own files and with
-// others.
+// places are this repository, with the cluster's files elsewhere, the example that has ours as a submodule, and one of
+// the users', with its own files and with others.
 func places(t *testing.T) map[string]place {
 	t.Helper()
 
 	user := userRepository(t)
 
 	return map[string]place{
-		"from this repository":                    {repository(t), filepath.Join(t.TempDir(), "talos")},
-		"from a user's":                           {user, filepath.Join(user, "talos")},
+		"from this repository": {repository(t), filepath.Join(t.TempDir(), "talos")},
+		"from the example with Taskfiles": {filepath.Join(repository(t), "examples", "taskfile"),
+			filepath.Join(t.TempDir(), "talos")},
+		"from a user's": {user, filepath.Join(user, "talos")},
 		"from a user's, with the files elsewhere": {userRepository(t), filepath.Join(t.TempDir(), "talos")},
 	}
 }

@@ -294,11 +294,7 @@ func smallModule(t *testing.T) string {
 
 	root := userRepository(t)
 
-	mod, err := os.ReadFile(filepath.Join(repository(t), "go.mod"))
-	require.NoError(t, err)
-
-	language := regexp.MustCompile(`(?m)^go .*$`).FindString(string(mod))
-	write(t, filepath.Join(root, "go.mod"), "module github.com/talos-mage/talos-mage\n\n"+language+"\n")
+	write(t, filepath.Join(root, "go.mod"), "module github.com/talos-mage/talos-mage\n\n"+goVersion(t)+"\n")
 	write(t, filepath.Join(root, "go.sum"), "")
 	write(t, filepath.Join(root, "targets", "targets.go"), "package targets\n")
 	write(t, filepath.Join(root, "internal", "answer", "answer.go"), "package answer\n\nconst Text = \"first\"\n")
@@ -314,6 +310,16 @@ func main() { fmt.Println(answer.Text) }
 `)
 
 	return root
+}
+
+// goVersion is the line of this repository's go.mod that says which Go it needs.
+func goVersion(t *testing.T) string {
+	t.Helper()
+
+	mod, err := os.ReadFile(filepath.Join(repository(t), "go.mod"))
+	require.NoError(t, err)
+
+	return regexp.MustCompile(`(?m)^go .*$`).FindString(string(mod))
 }
 
 func TestInItsOwnModuleTheProgramIsCompiledWhenItsSourcesChange(t *testing.T) {

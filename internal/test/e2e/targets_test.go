@@ -2,8 +2,6 @@ package e2e_test
 
 import (
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,10 +14,10 @@ import (
 func TestImportersGetTheseTargetsAndNoOthers(t *testing.T) {
 	t.Parallel()
 
-	got := run(t, command{dir: filepath.Join(repository(t), "testdata", "consumer"),
+	got := run(t, command{dir: filepath.Join(repository(t), "examples", "magefile"),
 		args: []string{"go", "tool", "mage", "-l"}})
 	require.Equal(t, 0, got.code, got.stderr)
-	golden.Assert(t, filepath.Join("testdata", "consumer.golden"), got.stdout)
+	golden.Assert(t, filepath.Join("testdata", "importer.golden"), got.stdout)
 }
 
 func TestThisRepositorysTargetsReadLikeATableOfContents(t *testing.T) {
@@ -28,33 +26,4 @@ func TestThisRepositorysTargetsReadLikeATableOfContents(t *testing.T) {
 	got := run(t, command{dir: repository(t), args: []string{"go", "tool", "mage", "-l"}})
 	require.Equal(t, 0, got.code, got.stderr)
 	golden.Assert(t, filepath.Join("testdata", "repository.golden"), got.stdout)
-}
-
-func TestTheExampleMagefileListsTheSameTargets(t *testing.T) {
-	t.Parallel()
-
-	got := run(t, command{dir: repository(t), args: []string{"go", "tool", "mage", "-d", "examples/magefile", "-l"}})
-	require.Equal(t, 0, got.code, got.stderr)
-
-	consumer := run(t, command{dir: filepath.Join(repository(t), "testdata", "consumer"),
-		args: []string{"go", "tool", "mage", "-l"}})
-	require.Equal(t, names(consumer.stdout, "backup"), names(got.stdout))
-}
-
-// names are the targets that a listing names, without those that are left out.
-func names(listing string, without ...string) []string {
-	_, table, _ := strings.Cut(listing, "Targets:\n")
-
-	var found []string
-
-	for line := range strings.Lines(table) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 || slices.Contains(without, fields[0]) {
-			continue
-		}
-
-		found = append(found, fields[0])
-	}
-
-	return found
 }

@@ -21,11 +21,12 @@ type box struct {
 }
 
 var boxes = []box{
-	{picture.Box{Name: "cmd/talos-mage", Says: "the program", Column: 0.5}, []string{"cmd"}},
+	{picture.Box{Name: "cmd/talos-mage", Says: "the program", Column: 1}, []string{"cmd"}},
 	{picture.Box{Name: "magefiles", Says: "what mage runs here", Column: 2.5, Aside: true}, []string{"magefiles"}},
-	{picture.Box{Name: "targets", Says: "what people type", Column: 0.5}, []string{"targets"}},
+	{picture.Box{Name: "targets", Says: "what people type", Column: 1}, []string{"targets"}},
+	{picture.Box{Name: "recipe", Says: "what Go programs import"}, []string{"recipe"}},
 	{
-		picture.Box{Name: "dev/rehearsal", Says: "demo", Column: 1.75, Aside: true},
+		picture.Box{Name: "dev/rehearsal", Says: "demo", Column: 2, Aside: true},
 		[]string{"internal/dev/rehearsal"},
 	},
 	{

@@ -269,14 +269,13 @@ func TestTalosctlHasTheCommandsThatPeopleAreAdvised(t *testing.T) {
 	}
 
 	for _, page := range pages {
-		if filepath.Base(page) == "migrating.md" {
-			continue // it also tells which commands there are not
-		}
-
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 
-		for _, match := range advised.FindAllStringSubmatch(string(text), -1) {
+		// One page also tells, towards its end, which commands there are not.
+		told, _, _ := strings.Cut(string(text), "\n## Thirteen defects")
+
+		for _, match := range advised.FindAllStringSubmatch(told, -1) {
 			commands = append(commands, match[1]+match[2])
 		}
 	}

@@ -198,7 +198,7 @@ func requireRecord(t *testing.T, name string, data []byte) {
 	case "events.jsonl":
 		requireJSONLines(t, data, newLeftovers)
 	case "report.html":
-		require.True(t, bytes.HasSuffix(data, []byte("</html>\n")), "%s", data[max(0, len(data)-100):])
+		require.True(t, bytes.HasSuffix(bytes.TrimSpace(data), []byte("</html>")), "%s", data[max(0, len(data)-100):])
 	case "junit.xml":
 		require.True(t, bytes.HasSuffix(bytes.TrimSpace(data), []byte("</testsuites>")), "%s", data)
 	case "summary.json":

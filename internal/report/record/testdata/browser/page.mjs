@@ -50,8 +50,13 @@ for (const [name, options] of Object.entries({
     faults.push(`${name}: axe: ${id}: ${help}: ${nodes.map((node) => node.html).slice(0, 3).join(" ")}`);
   }
 
-  // On paper nothing is folded, and nothing is cut off.
+  // On paper nothing is folded, and nothing is dark.
   if (name === "dark") {
+    await tab.evaluate(() => document.querySelectorAll("details").forEach((element) => (element.open = false)));
+    await tab.pdf({ path: join(screenshots, "paper.pdf") });
+    const folded = await tab.locator("details:not([open])").count();
+    must(folded === 0, `${name}: ${folded} details are folded on paper`);
+
     await tab.emulateMedia({ media: "print" });
     const paper = await tab.evaluate(() => getComputedStyle(document.body).backgroundColor);
     must(paper === "rgb(255, 255, 255)", `${name}: paper is ${paper}`);

@@ -1,5 +1,5 @@
-// Another repository that imports the targets; tests list them from here.
-module example.com/consumer
+// A repository that imports the targets. Yours has no replace line: `go get github.com/talos-mage/talos-mage`.
+module example.com/magefile
 
 go 1.26.8
 
