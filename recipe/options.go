@@ -26,7 +26,8 @@ type Options struct {
 	// Environ is an environment of "NAME=value" to read settings from, below Settings, and for programs that steps start,
 	// such as sops. Default: the program's own, without what would be settings; os.Environ() includes those.
 	Environ []string
-	// Nodes are the nodes that the run is for, by name or declared address. Default: all of them.
+	// Nodes are the nodes that the run is for, by name or declared address. Default, when nil: all of them. An empty list,
+	// and an empty name in it, is bad input.
 	Nodes []string
 	// Cluster is the cluster's name, for steps that may lose data and are for all of its nodes. Default: none.
 	Cluster string
@@ -44,6 +45,10 @@ type Options struct {
 
 // invocation is a call with these options.
 func (o Options) invocation() (invocation.Invocation, settings.Overrides, error) {
+	if err := o.checkNodes(); err != nil {
+		return invocation.Invocation{}, nil, err
+	}
+
 	made := invocation.Invocation{Environ: o.Environ, Workdir: o.Dir, Called: "talos-mage", Out: o.Stdout, Err: o.Stderr}
 
 	if made.Environ == nil {
@@ -84,6 +89,18 @@ func (o Options) overrides() settings.Overrides {
 	}
 
 	return given
+}
+
+// checkNodes refuses a list of nodes that came out empty: it must not stand for all of them.
+func (o Options) checkNodes() error {
+	unnamed := func(name string) bool { return strings.Trim(name, ", ") == "" }
+
+	if o.Nodes == nil || len(o.Nodes) > 0 && !slices.ContainsFunc(o.Nodes, unnamed) {
+		return nil
+	}
+
+	return bad(fmt.Sprintf("Options.Nodes is %q, which names no node", o.Nodes),
+		"name nodes, or leave it nil for all of them")
 }
 
 // checkSetting refuses names that no setting has, or none that a variable may set.

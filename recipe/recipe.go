@@ -42,7 +42,7 @@ type Recipe struct {
 }
 
 // Talos is the whole bring-up of a cluster, from machines in maintenance mode to a Kubernetes API that answers:
-// secrets, configs, preflight, apply, verify, bootstrap, kubeconfig, apply for late workers, verifyWorkers.
+// secrets, configs, preflight, apply, verify, bootstrap, kubeconfig, apply again for late workers, verifyWorkers.
 //
 // Run again, it does what is missing, and nothing where the cluster is up.
 func Talos() Recipe { return Recipe{Name: "talos", Steps: stepsOf(steps.BringUp)} }

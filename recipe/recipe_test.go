@@ -205,6 +205,38 @@ func TestTheSameRunAgainDoesNothingAndHooksAreForWhatIsDone(t *testing.T) {
 
 	require.Equal(t, 2, called["applySequential"], "its second turn is left out, since nobody is to be served in it")
 	require.Equal(t, 1, called["verifyWorkers"])
+
+	// Each step is one that can be run alone, too.
+	for _, step := range []recipe.Step{recipe.Preflight(), recipe.Apply(), recipe.Verify(), recipe.Bootstrap(),
+		recipe.Kubeconfig(), recipe.Health(), recipe.SnapshotEtcd(), recipe.DefragEtcd()} {
+		result, err := step.Run(t.Context(), l.options())
+		require.NoError(t, err, step.Name())
+		require.Equal(t, recipe.ExitOK, result.ExitCode)
+		require.Equal(t, step.Name(), result.Outcomes[0].Step)
+	}
+}
+
+func TestStepsHaveTheNamesThatTheirDocumentationSays(t *testing.T) {
+	t.Parallel()
+
+	for name, step := range map[string]recipe.Step{
+		"secrets": recipe.GenerateSecrets(), "configs": recipe.GenerateConfigs(), "preflight": recipe.Preflight(),
+		"applySequential": recipe.Apply(), "verify": recipe.Verify(), "bootstrap": recipe.Bootstrap(),
+		"kubeconfig": recipe.Kubeconfig(), "health": recipe.Health(), "apps": recipe.InstallApps(),
+		"config:rotate": recipe.RotateTalosconfig(), "etcd:defrag": recipe.DefragEtcd(),
+		"upgradeK8s": recipe.UpgradeKubernetes(), "etcd:snapshot": recipe.SnapshotEtcd(), "upgrade": recipe.Upgrade(),
+		"reset": recipe.WipeNodes(), "": {},
+	} {
+		require.Equal(t, name, step.Name())
+	}
+
+	var names []string
+	for _, step := range recipe.Talos().Steps {
+		names = append(names, step.Name())
+	}
+
+	require.Equal(t, []string{"secrets", "configs", "preflight", "applySequential", "verify", "bootstrap", "kubeconfig",
+		"applySequential", "verifyWorkers"}, names)
 }
 
 // Whoever silenced an alarm before a step can have it back.
@@ -324,6 +356,8 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 		"neither Before nor":    {recipe: recipe.Recipe{Name: "r", Steps: step, Hooks: make([]recipe.Hook, 1)}},
 		"did you mean own?":     {recipe: recipe.Recipe{Name: "r", Steps: step, Hooks: []recipe.Hook{{"owm", hook, nil}}}},
 		"did you mean DRY_RUN?": {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Settings: setting("DRYRUN")}},
+		`is [], which names no`: {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Nodes: []string{}}},
+		`["cp1" " "], which`:    {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Nodes: []string{"cp1", " "}}},
 		"line alone can give":   {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Settings: setting("-newSecrets")}},
 		"takes true or false":   {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Settings: setting("NO_WAIT")}},
 		"neither the cluster lab nor the name of a node of it": {recipe.Recipe{Name: "r", Steps: step},
@@ -331,7 +365,7 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 	} {
 		given := l.options()
 		maps.Copy(given.Settings, test.options.Settings)
-		given.LoseDataOf = test.options.LoseDataOf
+		given.LoseDataOf, given.Nodes = test.options.LoseDataOf, test.options.Nodes
 
 		result, err := test.recipe.Run(t.Context(), given)
 		require.ErrorContains(t, err, want)

@@ -75,7 +75,7 @@ func Health() Step {
 func InstallApps() Step { return fixed(steps.Apps{}) }
 
 // RotateTalosconfig renews the talosconfig's client certificate from the cluster's secrets, if it has expired or soon
-// will. Its name is rotate, and its exit code ExitBadInput.
+// will. Its name is config:rotate, and its exit code ExitBadInput.
 func RotateTalosconfig() Step { return fixed(steps.Rotate{}) }
 
 // DefragEtcd has every member of etcd give back the space that it no longer needs, one at a time, the leader last. Its

@@ -8,8 +8,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
-// commands finds what people copy from a text: a command in backticks, one of this program, a flag with a placeholder for
-// its value, and the beginning of a command of another program.
+// commands finds what people copy from a text: a command in backticks, one of this program, a flag with a placeholder
+// for its value, and the beginning of a command of another program.
 var commands = pattern.New("`[^`\n]+`" +
 	`|(?:\bgo tool )?[\w./~-]*\bmage [a-zA-Z][\w:]*(?: (?:-\w+(?:=(?:<[^>\n]+>|[^\s;,)]+))?|<[^>\n]+>))*` +
 	`|-\w+=<[^>\n]+>` +

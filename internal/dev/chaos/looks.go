@@ -15,7 +15,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
@@ -91,19 +90,42 @@ func drawLook(random *rand.Rand) string {
 		"status", "etcd:status", "etcd:members")
 }
 
-// look calls the operation's target that looks, if it has one.
+// look calls the operation's target that looks, if it has one. On a computer that is too busy no node may answer in time
+// at first, though all is well.
 func (w *world) look(ctx context.Context, care *Care, number int) error {
+	const tries = 3
+
 	i := slices.IndexFunc(lookKinds, func(kind lookKind) bool { return kind.name == care.Operation.Look })
 	if i < 0 {
 		return nil
 	}
 
-	kind := lookKinds[i]
+	for try := range tries {
+		look, err := w.lookOnce(ctx, lookKinds[i], number)
+		if err != nil {
+			return err
+		}
+
+		if try == tries-1 || !look.AllWell || look.Run.Code == diagnosis.ExitOK || len(look.Changed) > 0 {
+			care.Looks = append(care.Looks, *look)
+
+			break
+		}
+	}
+
+	return nil
+}
+
+func (w *world) lookOnce(ctx context.Context, kind lookKind, number int) (*Look, error) {
 	look := &Look{Target: kind.name}
+
+	if err := os.Remove(w.bundleFile(number)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove an earlier bundle: %w", err)
+	}
 
 	if kind.name == diagnoseName {
 		if err := w.plantSecrets(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 
@@ -118,9 +140,9 @@ func (w *world) look(ctx context.Context, care *Care, number int) error {
 		call.Out = &document
 
 		return kind.call(call, ctx, kind.flags(w, number))
-	}, "HEALTH_TIMEOUT="+before.patience().String())
+	}, before.patience()...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	look.Run.Healed = number > 1
@@ -134,13 +156,11 @@ func (w *world) look(ctx context.Context, care *Care, number int) error {
 
 	if kind.name == diagnoseName {
 		if look.Bundle, err = readBundle(w.bundleFile(number)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 
-	care.Looks = append(care.Looks, *look)
-
-	return nil
+	return look, nil
 }
 
 // sight is how all machines are at one moment.
@@ -176,18 +196,15 @@ func (w *world) sight() sight {
 	return seen
 }
 
-// patience is how long a check of health may take: until it would pass where nothing is wrong, however busy the
-// computer is.
-func (s sight) patience() time.Duration {
-	const soon, late = 6 * time.Minute, 2 * time.Hour
-
+// patience are the limits of a look: where nothing is wrong none is reached, however busy the computer is.
+func (s sight) patience() []string {
 	for name, faulty := range s.faulty {
 		if faulty || s.ills[name] != "" || slices.Contains(s.cordoned, name) {
-			return soon
+			return []string{"HEALTH_TIMEOUT=6m"}
 		}
 	}
 
-	return late
+	return []string{"HEALTH_TIMEOUT=2h", "DIAL_TIMEOUT=30s"}
 }
 
 // hidden is what is wrong with a node that has all that makes it healthy.

@@ -52,7 +52,7 @@ func writeBill(path string, made build) error {
 	}
 
 	whole := moduleComponent("application", made.info.Main.Path, made.info.Main.Version)
-	whole.Ref += "?goos=" + made.platform.OS + "&goarch=" + made.platform.Arch
+	whole.Ref += "?goarch=" + made.platform.Arch + "&goos=" + made.platform.OS
 	whole.PURL = whole.Ref
 	whole.Hashes = []hash{{"SHA-256", sum}}
 	whole.Properties = []property{{"commit", setting(made.info, "vcs.revision")}}

@@ -37,8 +37,8 @@ func run(t *testing.T, folder string, name string, arguments ...string) string {
 
 	command := exec.CommandContext(t.Context(), name, arguments...)
 	command.Dir = folder
-	command.Env = append(program.Git(os.Environ(), folder).Environ, "GIT_AUTHOR_DATE="+commitTime, "GIT_COMMITTER_DATE="+commitTime,
-		"GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
+	command.Env = append(program.Git(os.Environ(), folder).Environ, "GIT_AUTHOR_DATE="+commitTime,
+		"GIT_COMMITTER_DATE="+commitTime, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
 
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", output)
@@ -54,16 +54,7 @@ func clone(t *testing.T) string {
 
 	listed := run(t, from, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	for file := range strings.SplitSeq(strings.TrimRight(listed, "\x00"), "\x00") {
-		data, err := os.ReadFile(filepath.Join(from, file))
-		if os.IsNotExist(err) {
-			continue // deleted, and not committed yet
-		}
-
-		require.NoError(t, err)
-
-		path := filepath.Join(to, file)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, data, 0o644))
+		copyFile(t, filepath.Join(from, file), filepath.Join(to, file))
 	}
 
 	run(t, to, "git", "init", "--quiet")
@@ -73,6 +64,31 @@ func clone(t *testing.T) string {
 	run(t, to, "git", "tag", "v1.2.3")
 
 	return to
+}
+
+// copyFile copies a file, or a symbolic link; nothing if it is deleted, and that not committed yet.
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+
+	info, err := os.Lstat(from)
+	if os.IsNotExist(err) {
+		return
+	}
+
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
+
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err := os.Readlink(from)
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(target, to))
+
+		return
+	}
+
+	data, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(to, data, 0o644))
 }
 
 // options make a distribution for this computer alone.
@@ -145,7 +161,7 @@ func isWhatItSays(t *testing.T, options Options) {
 	var made bill
 	require.NoError(t, json.Unmarshal(text, &made))
 	require.Equal(t, commitTime, made.Metadata.Timestamp)
-	require.Equal(t, "pkg:golang/github.com/talos-mage/talos-mage@v1.2.3?goos="+platform.OS+"&goarch="+platform.Arch,
+	require.Equal(t, "pkg:golang/github.com/talos-mage/talos-mage@v1.2.3?goarch="+platform.Arch+"&goos="+platform.OS,
 		made.Metadata.Component.PURL)
 
 	sum, err := checksum(filepath.Join(unpacked, "talos-mage"))

@@ -185,7 +185,6 @@ var notTyped = []struct {
 	{"PATH=$PWD/bin:$PATH go tool mage bench -write", "takes many minutes, and rewrites a page", ""},
 	{"go tool mage dist", "another test makes what it makes", "TestTwoFoldersMakeTheSameBytes"},
 	{"talos-mage up:health", "is an importer's own name for it", "TestUnderAnAliasTargetsStandBesideOnesOfTheSameNames"},
-	{"mage -compile", "Mage's own", ""},
 	{"mage -h <target>", "Mage's own", ""},
 	{"go tool mage -h talos", "Mage's own", ""},
 	{"go tool nm -size", "Go's own", ""},

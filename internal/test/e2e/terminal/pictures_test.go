@@ -74,6 +74,10 @@ func TestPicturesShowRealRuns(t *testing.T) {
 		}
 	})
 
+	if t.Failed() {
+		return
+	}
+
 	text := string(page)
 
 	for _, screen := range shown {
@@ -185,10 +189,16 @@ func edit(t *testing.T, path, before, after string) {
 
 // withoutDurations is a text or a picture without how long something took, and without what lies elsewhere for that.
 func withoutDurations(text string) string {
-	return varying.ReplaceAllString(places.ReplaceAllString(text, ""), "")
+	text = places.ReplaceAllString(text, "")
+	text = paragraphs.ReplaceAllString(text, "\x00")
+	text = varying.ReplaceAllString(text, "")
+
+	// In lines again, so that a difference can be found.
+	return strings.NewReplacer("\x00", "\n", "<text", "\n<text").Replace(text)
 }
 
 var (
-	places  = regexp.MustCompile(` (?:x|y|textLength|width|height|viewBox)="[\d. ]+"`)
-	varying = regexp.MustCompile(`\d+(?:\.\ds|s|m\d+s|h\d\dm)\b|</text>\n<text>|[\s─━]+`)
+	places     = regexp.MustCompile(` (?:x|y|textLength|width|height|viewBox)="[\d. ]+"`)
+	paragraphs = regexp.MustCompile(`\n\n+`)
+	varying    = regexp.MustCompile(`\d+(?:\.\ds|s|m\d+s|h\d\dm)\b|</text>\n<text>|[\s─━]+`)
 )
