@@ -90,9 +90,10 @@ func (w *work) pauseWhileAnswering(seen observe.Observation) time.Duration {
 }
 
 // watched reports whether the node's status is watched between two observations. A watch on a node that is about to
-// reboot would hold up its shutdown, so only a booting one is.
+// reboot would hold up its shutdown, so only a booting one is, and not beside an unattended install: of that its status
+// tells nothing.
 func watched(seen observe.Observation) bool {
-	return seen.State == talos.Ours && seen.Stage() == talos.StageBooting
+	return seen.State == talos.Ours && seen.Stage() == talos.StageBooting && !seen.Installing()
 }
 
 // rest waits until the next observation: a booting node is watched, so that a change of its status ends it at once.

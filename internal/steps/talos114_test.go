@@ -3,9 +3,11 @@ package steps_test
 import (
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
@@ -326,6 +328,38 @@ func TestBootstrapWaitsForAnUnattendedInstall(t *testing.T) {
 
 	_, effective := l.bootstraps()
 	require.Equal(t, 1, effective)
+}
+
+// Its status tells nothing of the install, and each watch is a connection.
+func TestTheStatusOfANodeThatInstallsUnattendedIsNotWatched(t *testing.T) {
+	t.Parallel()
+
+	var (
+		mu   sync.Mutex
+		last time.Time // when a call came in the boot that installs
+	)
+
+	l := newLab(t, 1, 0, on114, func(options *labcluster.Options) {
+		options.LabOptions.Watch = func(node *emulator.Node, _ emulator.Call) {
+			mu.Lock()
+			defer mu.Unlock()
+
+			if node.Boots() == 1 {
+				last = time.Now()
+			}
+		}
+	})
+	l.inDocuments(t, []string{"cp1"})
+	l.untilMaintenance(t)
+
+	s := l.session(t, asTheyAre).succeeds(t, steps.Apply{}, steps.Verify{})
+	require.Contains(t, s.lines.all(), "installing")
+
+	for _, call := range l.Node("cp1").Calls() {
+		if call.Name() == "Watch" && call.Resource == runtimeres.MachineStatusType {
+			require.True(t, call.Time.After(last), "it was watched while it installed")
+		}
+	}
 }
 
 func TestABootstrapWithoutACAForEtcdIsFinal(t *testing.T) {

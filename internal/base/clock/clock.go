@@ -25,7 +25,7 @@ func Scaled(factor float64) Clock {
 		return wallClock{}
 	}
 
-	keepSteady.Do(steady.start)
+	steady.keep(beatFor(factor))
 
 	return scaled{factor: factor, start: time.Now(), began: steady.read(time.Now())}
 }

@@ -10,6 +10,8 @@ import (
 func TestThePaceHoldsBackWhileTheProcessCanNotRun(t *testing.T) {
 	t.Parallel()
 
+	const beat = shortestBeat
+
 	start := time.Date(2026, 1, 4, 17, 40, 0, 0, time.UTC)
 
 	for name, tt := range map[string]struct {
@@ -20,17 +22,17 @@ func TestThePaceHoldsBackWhileTheProcessCanNotRun(t *testing.T) {
 		"in time": {beats: []time.Duration{beat, 2 * beat}, read: 2*beat + time.Millisecond,
 			want: 2*beat + time.Millisecond},
 		"a late beat counts in part": {beats: []time.Duration{beat, time.Second}, read: time.Second,
-			want: beat + allowance},
-		"a beat that is still to come": {beats: []time.Duration{beat}, read: time.Minute, want: beat + allowance},
+			want: beat + allowance*beat},
+		"a beat that is still to come": {beats: []time.Duration{beat}, read: time.Minute, want: beat + allowance*beat},
 		"after a late one it goes on": {beats: []time.Duration{time.Second, time.Second + beat}, read: time.Second + beat,
-			want: allowance + beat},
+			want: allowance*beat + beat},
 		"a clock that went back":        {beats: []time.Duration{beat, 0}, read: 0, want: beat},
 		"nothing has passed at a start": {read: 0, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			var p pace
+			p := pace{beat: beat}
 
 			p.hit(start)
 
@@ -40,5 +42,16 @@ func TestThePaceHoldsBackWhileTheProcessCanNotRun(t *testing.T) {
 
 			require.Equal(t, tt.want, p.read(start.Add(tt.read)))
 		})
+	}
+}
+
+// A slow clock needs few beats, and each costs the process a little.
+func TestTheBeatFollowsTheClock(t *testing.T) {
+	t.Parallel()
+
+	for factor, want := range map[float64]time.Duration{
+		1.5: longestBeat, 4: 250 * time.Millisecond, 20: 50 * time.Millisecond, 200: shortestBeat, 100_000: shortestBeat,
+	} {
+		require.Equal(t, want, beatFor(factor), "%g times as fast", factor)
 	}
 }

@@ -4,6 +4,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -202,12 +203,13 @@ func (b *bench) compile(ctx context.Context) error {
 	b.Program = filepath.Join(b.folder, "talos-mage")
 
 	return b.telling(ctx, "compiling talos-mage", compileLimit, func(ctx context.Context) error {
-		command := exec.CommandContext(ctx, "go", "build", "-o", b.Program, "./cmd/talos-mage") //nolint:gosec // a fixed command
-		command.Dir = b.Root
-		contain(command)
+		var said bytes.Buffer
 
-		if output, err := command.CombinedOutput(); err != nil {
-			return fmt.Errorf("compile talos-mage: %w\n%s", err, output)
+		command := exec.CommandContext(ctx, "go", "build", "-o", b.Program, "./cmd/talos-mage") //nolint:gosec // a fixed command
+		command.Dir, command.Stdout, command.Stderr = b.Root, &said, &said
+
+		if _, err := measure(command); err != nil {
+			return fmt.Errorf("%w\n%s", err, said.Bytes())
 		}
 
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -129,6 +130,7 @@ func TestAStoppedMeasurementLeavesNothingRunning(t *testing.T) {
 	}
 }
 
+// Each size has its place on the page, which any of them can be measured for.
 func TestThePageIsRenewed(t *testing.T) {
 	t.Parallel()
 
@@ -137,15 +139,29 @@ func TestThePageIsRenewed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(page, text, 0o600))
 
-	require.NoError(t, sample().Update(page))
+	result := sample()
+	sizes := result.Sizes
+
+	for _, size := range sizes {
+		result.Sizes = []bench.Size{size}
+		require.NoError(t, result.Update(page))
+	}
 
 	renewed, err := os.ReadFile(page)
 	require.NoError(t, err)
-	require.Contains(t, string(renewed), "| 100 | talos-mage | 20.5 s | 1.02 | 2.5 s | 1.0 | 80 MB | 1.0 | 100 |\n")
+	require.Contains(t, string(renewed), "| talos-mage | 20.5 s | 1.02 | 2.5 s | 1.0 | 80 MB | 1.0 | 100 |\n")
 	require.Contains(t, string(renewed), "- at least 20 times less processor time than the loop: 24.0, met\n")
+	require.Equal(t, formOf(string(renewed)), formOf(string(text)), "run `go tool mage bench -write`")
 
 	require.NoError(t, os.WriteFile(page, []byte("# Performance\n"), 0o600))
-	require.ErrorContains(t, sample().Update(page), "it lacks one of the lines")
+	require.ErrorContains(t, result.Update(page), "the result for 100 nodes goes between lines")
+}
+
+// formOf is a page without the figures.
+func formOf(page string) string {
+	page = regexp.MustCompile(`\d+(\.\d+)?`).ReplaceAllString(page, "0")
+
+	return regexp.MustCompile(`, (met|missed)\n`).ReplaceAllString(page, ", judged\n")
 }
 
 // sample is a result as the page has it.

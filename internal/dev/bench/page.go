@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strings"
@@ -10,8 +9,9 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 )
 
-// What a bring-up of the largest size of the page is to come to.
+// What a bring-up of so many nodes is to come to.
 const (
+	targetNodes = 100
 	// mostWall is of the floor.
 	mostWall = 1.05
 	// leastProcessor is how many times that of this program the loop's processor time is.
@@ -23,30 +23,35 @@ const (
 func (r *Result) Markdown() string {
 	var text strings.Builder
 
-	fmt.Fprintf(&text, "%d processors with a load of %s before, talosctl %s, nodes of Talos %s whose time passes %d "+
-		"times as fast.\n\n", r.Processors, r.Load, r.Talosctl, talosVersion, r.Scale)
-	text.WriteString("| nodes | brought up by | time | of the floor | processor | of ours | memory | of ours | " +
-		"up at its end |\n|---:|---|---:|---:|---:|---:|---:|---:|---:|\n")
-
 	for _, size := range r.Sizes {
-		fmt.Fprintf(&text, "| %d | nobody: the floor | %s | 1.00 | | | | | |\n", size.Nodes, seconds(size.Floor))
-
-		for _, run := range size.Runs {
-			own := size.ours()
-
-			fmt.Fprintf(&text, "| %d | %s | %s | %.2f | %s | %.1f | %d MB | %.1f | %d |\n", size.Nodes, run.Way,
-				seconds(run.Wall), ratio(run.Wall, size.Floor), seconds(run.Processor), ratio(run.Processor, own.Processor),
-				run.Resident>>20, ratio(run.Resident, own.Resident), run.Up)
-		}
-	}
-
-	text.WriteString("\n")
-
-	if len(r.Sizes) > 0 {
-		r.Sizes[len(r.Sizes)-1].writeTargets(&text)
+		r.write(&text, size)
 	}
 
 	return text.String()
+}
+
+// write shows one size.
+func (r *Result) write(text *strings.Builder, size Size) {
+	own := size.ours()
+
+	fmt.Fprintf(text, "\n### %d nodes\n\n%d processors with a load of %s before, talosctl %s, nodes of Talos %s whose "+
+		"time passes %d times as fast.\n\n", size.Nodes, r.Processors, r.Load, r.Talosctl, talosVersion, r.Scale)
+	text.WriteString("| brought up by | time | of the floor | processor | of ours | memory | of ours | up at its end |\n" +
+		"|---|---:|---:|---:|---:|---:|---:|---:|\n")
+	fmt.Fprintf(text, "| nobody: the floor | %s | 1.00 | | | | | |\n", seconds(size.Floor))
+
+	for _, run := range size.Runs {
+		fmt.Fprintf(text, "| %s | %s | %.2f | %s | %.1f | %d MB | %.1f | %d |\n", run.Way,
+			seconds(run.Wall), ratio(run.Wall, size.Floor), seconds(run.Processor), ratio(run.Processor, own.Processor),
+			run.Resident>>20, ratio(run.Resident, own.Resident), run.Up)
+	}
+
+	fmt.Fprintf(text, "\nAt the median talos-mage verified a node %.2f s of its time after it was back.\n",
+		own.Back.Seconds())
+
+	if size.Nodes == targetNodes {
+		size.writeTargets(text)
+	}
 }
 
 // writeTargets says what came of the targets.
@@ -55,12 +60,11 @@ func (s Size) writeTargets(text *strings.Builder) {
 	wall := ratio(own.Wall, s.Floor)
 	processor := ratio(s.Runs[0].Processor, own.Processor)
 
-	fmt.Fprintf(text, "Targets, at %d nodes:\n\n", s.Nodes)
-	fmt.Fprintf(text, "- at most %.2f of the floor: %.2f, %s\n", mostWall, wall, met(wall <= mostWall))
+	fmt.Fprintf(text, "\nTargets:\n\n- at most %.2f of the floor: %.2f, %s\n", mostWall, wall, met(wall <= mostWall))
 	fmt.Fprintf(text, "- at least %d times less processor time than the loop: %.1f, %s\n", leastProcessor, processor,
 		met(processor >= leastProcessor))
-	fmt.Fprintf(text, "- a node that is back is verified within %s of its time, at the median: %s, %s\n",
-		seconds(mostBack), seconds(own.Back), met(own.Back < mostBack))
+	fmt.Fprintf(text, "- at the median verified less than %.0f s after it was back: %.2f s, %s\n", mostBack.Seconds(),
+		own.Back.Seconds(), met(own.Back < mostBack))
 }
 
 func (s Size) ours() Run { return s.Runs[len(s.Runs)-1] }
@@ -77,30 +81,33 @@ func ratio[T time.Duration | int64](a, b T) float64 { return float64(a) / float6
 
 func seconds(took time.Duration) string { return fmt.Sprintf("%.1f s", took.Seconds()) }
 
-// What the result stands between on the page.
-const (
-	pageBegin = "<!-- go tool mage bench -write: from here -->\n"
-	pageEnd   = "<!-- go tool mage bench -write: to here -->\n"
-)
-
-// Update puts the result in the place of the last one on the page.
+// Update puts the result in the place of the last one on the page, which has one for each size.
 func (r *Result) Update(page string) error {
 	text, err := os.ReadFile(page) //nolint:gosec // this repository's
 	if err != nil {
 		return fmt.Errorf("read page: %w", err)
 	}
 
-	before, rest, begins := bytes.Cut(text, []byte(pageBegin))
-	_, after, ends := bytes.Cut(rest, []byte(pageEnd))
+	renewed := string(text)
 
-	if !begins || !ends {
-		return fmt.Errorf("update %s: it lacks one of the lines %q and %q, between which the result goes", page,
-			strings.TrimSpace(pageBegin), strings.TrimSpace(pageEnd))
+	for _, size := range r.Sizes {
+		begin, end := fmt.Sprintf("<!-- bench: %d nodes -->\n", size.Nodes), "\n<!-- bench: end -->\n"
+
+		before, rest, begins := strings.Cut(renewed, begin)
+		_, after, ends := strings.Cut(rest, end)
+
+		if !begins || !ends {
+			return fmt.Errorf("update %s: the result for %d nodes goes between lines %q and %q, and it lacks them", page,
+				size.Nodes, strings.TrimSpace(begin), strings.TrimSpace(end))
+		}
+
+		var made strings.Builder
+
+		r.write(&made, size)
+		renewed = before + begin + made.String() + end + after
 	}
 
-	made := string(before) + pageBegin + "\n" + r.Markdown() + "\n" + pageEnd + string(after)
-
-	return atomicfile.WriteFile(page, []byte(made), publicFile) //nolint:wrapcheck // it names the file
+	return atomicfile.WriteFile(page, []byte(renewed), publicFile) //nolint:wrapcheck // it names the file
 }
 
 // publicFile is the mode of a page.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,13 +33,16 @@ func Bench(ctx context.Context, nodes *string, scale *int, write *bool) error {
 	writing := write != nil && *write
 
 	if nodes != nil {
-		if writing {
-			return mg.Fatal(2, "-write takes no -nodes: "+performancePage+" has all sizes")
-		}
-
 		var err error
 		if options.Nodes, err = numbers(*nodes); err != nil {
 			return mg.Fatal(2, err.Error())
+		}
+	}
+
+	for _, number := range options.Nodes {
+		if writing && !slices.Contains(bench.DefaultNodes(), number) {
+			return mg.Fatal(2, fmt.Sprintf("%s has no place for %d nodes: -write takes the sizes %v", performancePage, number,
+				bench.DefaultNodes()))
 		}
 	}
 

@@ -18,11 +18,11 @@ func TestBenchRefusesWhatItCanNotMeasure(t *testing.T) {
 		scale *int
 		why   string
 	}{
-		"no number":           {nodes: "6,many", why: `"many" is none`},
-		"no cluster":          {nodes: "1", why: "-nodes takes numbers from 2 on"},
-		"no scale":            {nodes: "6", scale: &none, why: "-scale takes a number from 1 on"},
-		"a part of the page":  {nodes: "6", write: &write, why: "-write takes no -nodes"},
-		"a PATH with no loop": {nodes: "6", why: "there is no talosctl on the PATH"},
+		"no number":            {nodes: "6,many", why: `"many" is none`},
+		"no cluster":           {nodes: "1", why: "-nodes takes numbers from 2 on"},
+		"no scale":             {nodes: "6", scale: &none, why: "-scale takes a number from 1 on"},
+		"no place on the page": {nodes: "6,12", write: &write, why: "has no place for 12 nodes"},
+		"a PATH with no loop":  {nodes: "6", why: "there is no talosctl on the PATH"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Bench(t.Context(), &tt.nodes, tt.scale, tt.write)
