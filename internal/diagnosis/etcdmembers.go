@@ -47,8 +47,8 @@ var etcdMemberEntries = []Entry{
 		ID: NodeObjectLeft, Title: "Kubernetes still lists the node", Severity: Failure, Exit: ExitKubernetes,
 		Cause: "The node is gone, and its Node object could not be deleted: the Kubernetes API did not answer, or refused " +
 			"it. Until it is deleted Kubernetes waits for that node's pods.",
-		Remedy: "Delete the object with kubectl delete node once the API answers (mage status). mage replaceNode does so if " +
-			"it is run again.",
+		Remedy: "Delete the object with kubectl delete node once the API answers (mage status). mage replaceNode does so " +
+			"if it is run again.",
 		Source: sourceOurs,
 	},
 	{

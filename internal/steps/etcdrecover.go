@@ -92,7 +92,8 @@ func (r *recoverer) prepare(ctx context.Context) error {
 			cause = "there is no file " + r.file
 		}
 
-		return diagnosis.NewProblem(diagnosis.SnapshotUnusable, cause, "name a file that mage etcd:snapshot made").In(recoverName).From(err)
+		return diagnosis.NewProblem(diagnosis.SnapshotUnusable, cause, "name a file that mage etcd:snapshot made").
+			In(recoverName).From(err)
 	}
 
 	r.copied = copied

@@ -55,8 +55,8 @@ func checkName(given, setting, name string, cluster *inventory.Cluster) error {
 	switch node := cluster.Node(name); {
 	case node == nil:
 		return diagnosis.NewProblem(diagnosis.UnknownNode,
-			fmt.Sprintf("%s names %q, which is not a node of %s; %s", given, secrettext.Shown(name), cluster.Files.Shown(cluster.Source),
-				nodesNear(name, cluster)), "correct "+given)
+			fmt.Sprintf("%s names %q, which is not a node of %s; %s", given, secrettext.Shown(name),
+				cluster.Files.Shown(cluster.Source), nodesNear(name, cluster)), "correct "+given)
 	case setting == bootstrapNode && node.Role != inventory.ControlPlane:
 		worker := diagnosis.NewProblem(diagnosis.UnknownNode,
 			given+" names a worker: etcd runs on control planes only", "name a control plane")

@@ -103,7 +103,8 @@ func (m *secretsMaker) bundle(ctx context.Context) (bundle *secrets.Bundle, how 
 	switch {
 	case m.Cluster.SecretsPath() != "":
 		return nil, "", diagnosis.NewProblem(diagnosis.SecretsExist,
-			m.shown(m.Cluster.SecretsPath())+" exists and is never replaced: with other secrets the nodes of its cluster would be lost",
+			m.shown(m.Cluster.SecretsPath())+
+				" exists and is never replaced: with other secrets the nodes of its cluster would be lost",
 			"use it; or, if its cluster is gone for good, move the file away yourself")
 	case len(m.Cluster.MisnamedSecrets()) > 0:
 		return nil, "", misnamed(m.Run)

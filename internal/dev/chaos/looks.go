@@ -90,8 +90,8 @@ func drawLook(random *rand.Rand) string {
 		"status", "etcd:status", "etcd:members")
 }
 
-// look calls the operation's target that looks, if it has one. On a computer that is too busy no node may answer in time
-// at first, though all is well.
+// look calls the operation's target that looks, if it has one. On a computer that is too busy no node may answer in
+// time at first, though all is well.
 func (w *world) look(ctx context.Context, care *Care, number int) error {
 	const tries = 3
 

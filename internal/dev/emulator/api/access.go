@@ -158,7 +158,8 @@ func (g *gatekeeper) admitUnary(ctx context.Context, request any, info *grpc.Una
 }
 
 // answer runs a call's handler, counted so that a listener that closes lets the answer out.
-func (g *gatekeeper) answer(ctx context.Context, call *faults.Call, request any, handler grpc.UnaryHandler) (any, error) {
+func (g *gatekeeper) answer(ctx context.Context, call *faults.Call, request any,
+	handler grpc.UnaryHandler) (any, error) {
 	defer g.boot.Node.Recorder.Begin(call)()
 
 	g.api.replies.Add(1)
