@@ -295,12 +295,14 @@ func (h *History) explains(strike Strike, run Run, problem Problem) bool {
 	return !slices.Contains(withoutCluster, problem.ID) || h.indispensable(strike.Node, run)
 }
 
-// refusesForNobody reports whether a closed port is the silence of a machine that has a lease: the address in its
-// config, which is asked too, is nobody's yet, and on loopback such an address refuses.
+// refusesForNobody reports whether a closed port is the silence of a machine that has a lease, or of one that nobody
+// finds since something else answers there: the address in its config, which is asked too, is nobody's yet, and on
+// loopback such an address refuses.
 func (h *History) refusesForNobody(strike Strike, problem Problem) bool {
 	closed := problem.ID == diagnosis.NodeRefused || problem.ID == diagnosis.WorkerJoining
+	unfound := slices.Contains(strike.Class.Here, diagnosis.NodeSilent) || strike.Class.Name == notTalos.Name
 
-	return h.Leases && closed && slices.Contains(strike.Class.Here, diagnosis.NodeSilent)
+	return h.Leases && closed && unfound
 }
 
 // hasTaken reports whether one node's machine has got another one's address, so that its troubles are seen there.
