@@ -14,7 +14,7 @@ import (
 )
 
 // A renewal is nothing but a file that is written: it is killed with each change of a file in its folder, until it ends
-// before that comes.
+// before that comes. On a busy computer it may do so by being faster than the kill, so that it gets three tries.
 func TestARenewalThatIsKilledLeavesTheOldTalosconfigOrTheNewOne(t *testing.T) {
 	t.Parallel()
 
@@ -25,19 +25,28 @@ func TestARenewalThatIsKilledLeavesTheOldTalosconfigOrTheNewOne(t *testing.T) {
 
 	folderwatch.Watch(t, func(string) { killer.changed() }, filepath.Dir(l.Talosconfig()))
 
-	for number, killed := 0, true; killed; number++ {
+	number := 0
+
+	for missed := 0; missed < 3; {
 		l.signClient(t, role.MakeSet(role.Admin), 48*time.Hour, time.Hour)
 		require.NoError(t, os.Chmod(l.Talosconfig(), 0o600))
 
 		old := readFile(t, l.Talosconfig())
 
-		killed, _ = killer.mayKill(t, l, "config:rotate", moment{file: true, number: number})
+		killed, _ := killer.mayKill(t, l, "config:rotate", moment{file: true, number: number})
 		require.Equal(t, withoutClient(old), withoutClient(readFile(t, l.Talosconfig())))
 		l.wholeFiles(t)
 
 		l.session(t).succeeds(t, steps.Rotate{})
 		l.isTidy(t)
 		require.Greater(t, time.Until(l.clientCertificate(t).NotAfter), year-time.Hour)
-		require.False(t, number == 0 && !killed, "it was never killed")
+
+		if killed {
+			number, missed = number+1, 0
+		} else {
+			missed++
+		}
 	}
+
+	require.Positive(t, number, "it was never killed")
 }

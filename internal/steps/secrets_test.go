@@ -49,7 +49,7 @@ func TestSecretsThatExistAreNeverReplaced(t *testing.T) {
 			require.NoError(t, err)
 
 			problem := w.session(t, "-newSecrets=true").fails(t, diagnosis.ExitBadInput, diagnosis.SecretsExist, step)
-			require.Contains(t, problem.Cause, w.secrets())
+			require.Contains(t, problem.Cause, "talos/talsecret.sops.yaml exists")
 
 			after, err := os.ReadFile(w.secrets())
 			require.NoError(t, err)

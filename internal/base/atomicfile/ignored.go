@@ -11,7 +11,7 @@ import (
 // The file is written in place: processes that hold no lock do so at the same time, and write the same.
 func KeepOutOfGit(folder string) error {
 	path := filepath.Join(folder, ".gitignore")
-	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
 		return nil
 	}
 
