@@ -27,6 +27,9 @@ type chapter struct {
 	lines []line
 }
 
+// soonSilent takes little time to take a node for silent.
+var soonSilent = []string{"DIAL_TIMEOUT=1s", "NODE_REACHABILITY_RETRIES=1", "NODE_WAIT=5m"}
+
 // lost are the secrets.
 const lost = "rm talos/talsecret.yaml;"
 
@@ -78,7 +81,7 @@ var story = []chapter{
 		{typed: "scripts/bootstrap-talos-verify.sh"},
 	}},
 	{state: "a control plane that is silent, and known to be empty",
-		settings: []string{"NODE_REACHABILITY_RETRIES=1"},
+		settings: soonSilent,
 		begin: func(_ *testing.T, desk *desk) {
 			desk.fill["<node>"] = "cp3"
 			desk.Node("cp3").PowerOff()
@@ -140,7 +143,7 @@ var story = []chapter{
 		{typed: "talos-mage status"},
 	}},
 	{state: "a worker that is off",
-		settings: []string{"NODE_REACHABILITY_RETRIES=1", "NODE_WAIT=2m", "HEALTH_TIMEOUT=1m"},
+		settings: append([]string{"HEALTH_TIMEOUT=1m"}, soonSilent...),
 		begin:    func(_ *testing.T, desk *desk) { desk.Node("worker1").PowerOff() },
 		lines: []line{
 			{typed: "talos-mage status"},
@@ -157,7 +160,7 @@ var story = []chapter{
 			{typed: "talos-mage applySequential -node=<node>"},
 		}},
 	{state: "a control plane that is gone for good",
-		settings: []string{"NODE_REACHABILITY_RETRIES=1", "NODE_WAIT=5m"},
+		settings: soonSilent,
 		begin: func(t *testing.T, desk *desk) {
 			t.Helper()
 			desk.fill["<node>"], desk.fill["<id>"] = "cp3", desk.member(t, "cp3")
@@ -168,7 +171,7 @@ var story = []chapter{
 			{typed: "talos-mage etcd:removeMember <id>"},
 		}},
 	{state: "an etcd that has lost its quorum",
-		settings: []string{"NODE_REACHABILITY_RETRIES=1", "NODE_WAIT=5m"},
+		settings: soonSilent,
 		begin: func(_ *testing.T, desk *desk) {
 			desk.fill["<node>"] = "cp1"
 			desk.Node("cp2").PowerOff()
