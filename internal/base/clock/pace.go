@@ -8,7 +8,7 @@ import (
 
 const (
 	// beatScaled is how often the pace looks whether the process gets to run, in the time of its fastest clock.
-	beatScaled = time.Second
+	beatScaled = 100 * time.Millisecond
 	// Between these it is on the wall clock, however fast that clock runs: a beat costs some 100 µs.
 	shortestBeat = 5 * time.Millisecond
 	longestBeat  = 500 * time.Millisecond
