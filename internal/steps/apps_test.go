@@ -15,6 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/steps"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 	"github.com/talos-mage/talos-mage/internal/test/recording"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // appsFiles are what applications are installed from, as the cluster template lays it out.
@@ -61,8 +62,8 @@ const appsSecret = "metadata: {name: sops-age}\nstringData: {age.agekey: AGE-SEC
 func (l *lab) sops(t *testing.T, secret string) {
 	t.Helper()
 
-	require.NoError(t, os.WriteFile(filepath.Join(l.folder, "bin", "sops"), []byte("#!/bin/bash\n"+
-		"while read -r; do :; done\necho 'apiVersion: v1\nkind: Secret\n"+secret+"'\n"), 0o700))
+	require.NoError(t, tool.WriteProgram(filepath.Join(l.folder, "bin", "sops"), []byte("#!/bin/bash\n"+
+		"while read -r; do :; done\necho 'apiVersion: v1\nkind: Secret\n"+secret+"'\n")))
 }
 
 // withRecordedApps adds what applications are installed from to the lab's repository, and the programs, which answer

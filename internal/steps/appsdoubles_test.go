@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // appsDoubles stand in for the programs that mage apps calls: they say what the real ones say, keep what they are given
@@ -79,8 +81,8 @@ func (l *lab) withApps(t *testing.T) (state string) {
 	require.NoError(t, os.MkdirAll(filepath.Join(l.folder, "bin"), 0o700))
 
 	for name, text := range appsDoubles {
-		require.NoError(t, os.WriteFile(filepath.Join(l.folder, "bin", name),
-			[]byte("#!/bin/bash\nSTATE="+state+"\necho \""+name+" $*\" >>\"$STATE/calls\"\n"+killsCaller+text+"\n"), 0o700))
+		require.NoError(t, tool.WriteProgram(filepath.Join(l.folder, "bin", name),
+			[]byte("#!/bin/bash\nSTATE="+state+"\necho \""+name+" $*\" >>\"$STATE/calls\"\n"+killsCaller+text+"\n")))
 	}
 
 	return state

@@ -22,6 +22,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // workshop is a lab whose configs are still to be rendered, by stand-ins for the user's programs.
@@ -63,7 +64,7 @@ func (w *workshop) program(t *testing.T, name, script string) {
 	t.Helper()
 
 	text := fmt.Sprintf("#!/bin/sh\nPATH=/usr/bin:/bin\necho %s \"$*\" >> %s\n%s\n", name, w.log, script)
-	require.NoError(t, os.WriteFile(filepath.Join(w.folder, "bin", name), []byte(text), 0o755)) //nolint:gosec // a program
+	require.NoError(t, tool.WriteProgram(filepath.Join(w.folder, "bin", name), []byte(text)))
 }
 
 // called tells how the programs were called so far.

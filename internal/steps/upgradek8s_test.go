@@ -88,8 +88,7 @@ func (l *lab) pretends(t *testing.T, script string) {
 	t.Helper()
 
 	require.NoError(t, os.MkdirAll(filepath.Join(l.folder, "bin"), 0o700))
-	//nolint:gosec // it is to be run
-	require.NoError(t, os.WriteFile(filepath.Join(l.folder, "bin", "talosctl"), []byte("#!/bin/sh\n"+script), 0o700))
+	require.NoError(t, tool.WriteProgram(filepath.Join(l.folder, "bin", "talosctl"), []byte("#!/bin/sh\n"+script)))
 }
 
 func TestKubernetesIsUpgradedByTheRealTalosctl(t *testing.T) {

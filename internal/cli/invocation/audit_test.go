@@ -20,6 +20,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // audited runs an audit over a repository with this talconfig.
@@ -216,7 +217,7 @@ func TestAuditOfAFolderWithoutMachineConfigs(t *testing.T) {
 
 			bin := t.TempDir()
 			script := "#!/bin/sh\nexit 128\n"
-			require.NoError(t, os.WriteFile(filepath.Join(bin, "sops"), []byte(script), 0o755)) //nolint:gosec // a program
+			require.NoError(t, tool.WriteProgram(filepath.Join(bin, "sops"), []byte(script)))
 
 			gateway := cmp.Or(files["gateway"], "192.0.2.1")
 			delete(files, "gateway")

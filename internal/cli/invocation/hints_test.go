@@ -3,7 +3,6 @@ package invocation_test
 import (
 	"bytes"
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // calls are the ways in which people call the program.
@@ -57,7 +57,7 @@ func TestHintsInstallWhatThisComputerLacks(t *testing.T) {
 	t.Parallel()
 
 	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "talosctl"), []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // it runs
+	require.NoError(t, tool.WriteProgram(filepath.Join(folder, "talosctl"), []byte("#!/bin/sh\n")))
 
 	for path, want := range map[string]string{
 		t.TempDir(): "Read its log: install talosctl, then talosctl -n <node>",

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // What an audit says of a mistake, it says once, where the mistake is, with what to do about it.
@@ -102,8 +102,7 @@ func fakeSops(t *testing.T) string {
 	t.Helper()
 
 	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "sops"), []byte("#!/bin/sh\nexit 128\n"),
-		0o755)) //nolint:gosec // a program
+	require.NoError(t, tool.WriteProgram(filepath.Join(folder, "sops"), []byte("#!/bin/sh\nexit 128\n")))
 
 	return folder
 }

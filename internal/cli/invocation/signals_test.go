@@ -18,6 +18,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // The first Ctrl-C ends what the user's own sops is waiting for, such as a key on a hardware token.
@@ -47,7 +48,7 @@ func TestTheFirstInterruptIsHeardWhileSopsDecrypts(t *testing.T) {
 			} {
 				path = filepath.Join(root, path)
 				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-				require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) //nolint:gosec // one is a program
+				require.NoError(t, tool.WriteProgram(path, []byte(text)))
 			}
 
 			var out syncbuffer.Buffer

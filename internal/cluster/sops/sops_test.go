@@ -65,7 +65,8 @@ func (u user) program(t *testing.T, name, script string) {
 	}
 
 	require.NoError(t, os.MkdirAll(filepath.Join(u.home, "bin"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(u.home, "bin", name), []byte("#!/bin/sh\nPATH=/usr/bin:/bin\n"+script+"\n"), 0o755)) //nolint:gosec // a program
+	require.NoError(t, tool.WriteProgram(filepath.Join(u.home, "bin", name),
+		[]byte("#!/bin/sh\nPATH=/usr/bin:/bin\n"+script+"\n")))
 }
 
 // withRealSops gives the user the real sops and a key. The test is skipped where there is none.

@@ -184,7 +184,7 @@ func sample() *bench.Result {
 func pretender(t *testing.T, folder, script string) {
 	t.Helper()
 
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "talosctl"), []byte("#!/bin/sh\n"+script+"\n"), 0o700)) //nolint:gosec // a program
+	require.NoError(t, tool.WriteProgram(filepath.Join(folder, "talosctl"), []byte("#!/bin/sh\n"+script+"\n")))
 }
 
 // pathWith has a folder's programs in front of this computer's.

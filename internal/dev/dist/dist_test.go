@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/base/program"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 const commitTime = "2026-01-02T03:04:05Z"
@@ -209,7 +210,7 @@ func TestCtrlCLeavesNothingHalf(t *testing.T) {
 	t.Parallel()
 
 	source, programs := t.TempDir(), t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(programs, "go"), []byte(halfway), 0o700))
+	require.NoError(t, tool.WriteProgram(filepath.Join(programs, "go"), []byte(halfway)))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -271,7 +272,7 @@ func TestTheImageIsBuiltWhereSomethingCan(t *testing.T) {
 
 			folder := t.TempDir()
 			for _, name := range test.programs {
-				require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(builder), 0o700))
+				require.NoError(t, tool.WriteProgram(filepath.Join(folder, name), []byte(builder)))
 			}
 
 			calls := filepath.Join(folder, "calls")

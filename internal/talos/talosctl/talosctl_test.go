@@ -11,6 +11,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/talos/talosctl"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // pretender is a talosctl that is a shell script.
@@ -18,8 +19,7 @@ func pretender(t *testing.T, script string) talosctl.Talosctl {
 	t.Helper()
 
 	folder := t.TempDir()
-	//nolint:gosec // it is to be run
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "talosctl"), []byte("#!/bin/sh\n"+script), 0o700))
+	require.NoError(t, tool.WriteProgram(filepath.Join(folder, "talosctl"), []byte("#!/bin/sh\n"+script)))
 
 	return talosctl.Talosctl{Programs: program.Runner{Environ: []string{"PATH=" + folder + ":/usr/bin:/bin"}, Dir: folder},
 		Talosconfig: "/etc/talosconfig"}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/test/e2e/program"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // outcome is what a command left behind for whoever called it.
@@ -111,7 +112,7 @@ func script(t *testing.T, path, text string) string {
 	t.Helper()
 
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte("#!/usr/bin/env bash\n"+text), 0o755))
+	require.NoError(t, tool.WriteProgram(path, []byte("#!/usr/bin/env bash\n"+text)))
 
 	return path
 }

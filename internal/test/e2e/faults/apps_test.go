@@ -9,6 +9,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 const appsTarget = "apps"
@@ -122,5 +123,5 @@ func (w *world) double(t *testing.T, name, does string) {
 
 	path := filepath.Join(w.root, "bin", name)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/bash\n"+does+"\n"), 0o700))
+	require.NoError(t, tool.WriteProgram(path, []byte("#!/bin/bash\n"+does+"\n")))
 }

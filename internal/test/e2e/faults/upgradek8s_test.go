@@ -168,8 +168,7 @@ func (w *world) hasTalosctl(t *testing.T, script string) {
 	path := filepath.Join(w.root, "bin", "talosctl")
 
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	//nolint:gosec // it is to be run
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\nREAL='"+program+"'\n"+script+"\n"), 0o700))
+	require.NoError(t, tool.WriteProgram(path, []byte("#!/bin/sh\nREAL='"+program+"'\n"+script+"\n")))
 }
 
 // killTalosctl kills the one that the script has told of last.

@@ -18,6 +18,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/test/folderwatch"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // timeScale is how many times faster than the wall clock nodes live, and the program waits.
@@ -202,7 +203,7 @@ func forgetEndpoints(t *testing.T, path string) {
 // script makes a program of the operator's.
 func script(t *testing.T, path, text string) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+	require.NoError(t, tool.WriteProgram(path, []byte("#!/bin/sh\n"+text+"\n")))
 }
 
 // happened tells the running process's alarm of an event.

@@ -92,7 +92,7 @@ func (d *desk) programs(t *testing.T) string {
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(filepath.Dir(compiled))) })
 
 	folder := filepath.Dir(compiled)
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "xdg-open"), []byte("#!/bin/sh\n"), 0o755)) //nolint:gosec // a program
+	require.NoError(t, tool.WriteProgram(filepath.Join(folder, "xdg-open"), []byte("#!/bin/sh\n")))
 
 	for _, name := range []string{"task", "talosctl"} {
 		require.NoError(t, os.Symlink(tool.Find(t, name), filepath.Join(folder, name)))
