@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 )
 
 // line is a command of a page, and what it ends with in the chapter's state.
@@ -89,9 +91,11 @@ var story = []chapter{
 		// etcd works then, but not on all that belong to it.
 		lines: []line{{typed: "talos-mage bootstrap -assumeEmpty=<node>", code: 6}}},
 	{state: "an etcd that it joins",
-		begin: func(_ *testing.T, desk *desk) {
+		begin: func(t *testing.T, desk *desk) {
+			t.Helper()
 			desk.fill["<node>"] = "worker1"
 			desk.Node("cp3").PowerOn()
+			require.NoError(t, desk.Node("cp3").WaitFor(t.Context(), (*emulator.Node).EtcdVoter))
 		},
 		lines: []line{
 			{typed: "talos-mage bootstrap"},
