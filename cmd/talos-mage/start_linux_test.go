@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,9 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/talos-mage/talos-mage/internal/test/e2e/program"
+	"github.com/talos-mage/talos-mage/internal/test/pty"
 )
 
 // silent is a cluster of which nothing answers.
@@ -59,7 +58,7 @@ func BenchmarkStart(b *testing.B) {
 func untilFirstByte(b *testing.B, folder, path, words string, traces bool) time.Duration {
 	b.Helper()
 
-	screen, terminal := openTerminal(b)
+	screen, terminal := pty.Open(b)
 	defer screen.Close()
 
 	command := exec.CommandContext(b.Context(), path, strings.Fields(words)...)
@@ -85,21 +84,4 @@ func untilFirstByte(b *testing.B, folder, path, words string, traces bool) time.
 	_ = command.Wait()
 
 	return waited
-}
-
-// openTerminal makes a terminal, and the end that shows what is written to it.
-func openTerminal(b *testing.B) (screen, terminal *os.File) {
-	b.Helper()
-
-	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	require.NoError(b, err)
-
-	require.NoError(b, unix.IoctlSetPointerInt(int(screen.Fd()), unix.TIOCSPTLCK, 0))
-	number, err := unix.IoctlGetInt(int(screen.Fd()), unix.TIOCGPTN)
-	require.NoError(b, err)
-
-	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	require.NoError(b, err)
-
-	return screen, terminal
 }

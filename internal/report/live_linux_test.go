@@ -17,6 +17,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/test/fakeclock"
+	"github.com/talos-mage/talos-mage/internal/test/pty"
 )
 
 // columns is the width of the terminal.
@@ -37,20 +38,8 @@ type screen struct {
 func openTerminal(t *testing.T) (*os.File, *screen) {
 	t.Helper()
 
-	controller, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("this machine has no pseudo terminals: %v", err)
-	}
-
-	fd := int(controller.Fd())
-	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	require.NoError(t, err)
-
-	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	require.NoError(t, err)
-	require.NoError(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
+	controller, terminal := pty.Open(t)
+	require.NoError(t, unix.IoctlSetWinsize(int(controller.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
 
 	shown := &screen{lines: []string{""}, keyboard: controller}
 	done := make(chan struct{})
