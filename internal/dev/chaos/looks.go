@@ -147,8 +147,9 @@ func (w *world) lookOnce(ctx context.Context, kind lookKind, number int) (*Look,
 
 	look.Run.Healed = number > 1
 	look.Run.Output += document.String()
-	look.compare(before, w.sight())
-	look.Changed = w.changedSince(look.Run, before)
+	after := w.sight()
+	look.compare(before, after)
+	look.Changed = w.changedSince(look.Run, before, after)
 
 	if kind.judges {
 		look.Blamed, look.Garbled = blamedIn(document.Bytes())
@@ -207,6 +208,11 @@ func (s sight) patience() []string {
 	return []string{"HEALTH_TIMEOUT=2h", "DIAL_TIMEOUT=30s"}
 }
 
+// moved is set for a node that fell ill, got well or booted since.
+func (s sight) moved(after sight, name string) bool {
+	return s.boots[name] != after.boots[name] || s.ills[name] != after.ills[name]
+}
+
 // hidden is what is wrong with a node that has all that makes it healthy.
 func hidden(faults emulator.Faults, controlPlane bool) string {
 	switch {
@@ -227,11 +233,11 @@ func hidden(faults emulator.Faults, controlPlane bool) string {
 func (l *Look) compare(before, after sight) {
 	l.Ill, l.AllWell = map[string]string{}, true
 
-	for name, boots := range before.boots {
+	for name := range before.boots {
 		ill := before.ills[name]
 
 		switch {
-		case boots != after.boots[name] || ill != after.ills[name]:
+		case before.moved(after, name):
 		case ill != "":
 			l.Ill[name] = ill
 		case !before.faulty[name] && !slices.Contains(before.cordoned, name) && !slices.Contains(after.cordoned, name):
@@ -245,8 +251,8 @@ func (l *Look) compare(before, after sight) {
 	slices.Sort(l.Well)
 }
 
-// changedSince is what a look has changed.
-func (w *world) changedSince(run *Run, before sight) []string {
+// changedSince is what a look has changed. Who cordoned a node that boots or resets is not asked: it does so itself.
+func (w *world) changedSince(run *Run, before, after sight) []string {
 	var changed []string
 
 	for _, machine := range w.everyMachine() {
@@ -257,8 +263,17 @@ func (w *world) changedSince(run *Run, before sight) []string {
 		}
 	}
 
-	if now, _ := w.cordons(); now != nil && before.cordoned != nil && !slices.Equal(before.cordoned, now) {
-		changed = append(changed, fmt.Sprintf("cordoned are %v instead of %v", now, before.cordoned))
+	if before.cordoned == nil || after.cordoned == nil {
+		return changed
+	}
+
+	for name := range before.boots {
+		was, is := slices.Contains(before.cordoned, name), slices.Contains(after.cordoned, name)
+		if was != is && !before.moved(after, name) {
+			changed = append(changed, fmt.Sprintf("cordoned are %v instead of %v", after.cordoned, before.cordoned))
+
+			break
+		}
 	}
 
 	return changed

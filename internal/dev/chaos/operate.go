@@ -366,25 +366,22 @@ func (w *world) call(ctx context.Context, operation Operation, number int) (*Run
 		kind.list, w.search()...)
 }
 
-// cordons are the nodes that Kubernetes puts no pods on, and those of them whose cordon is marked as ours.
+// cordons are the nodes that Kubernetes puts no pods on, and those of them whose cordon is marked as ours; all is nil if
+// there is nobody to ask.
 func (w *world) cordons() (all, ours []string) {
 	for _, node := range w.lab.Nodes() {
 		cordons := node.Cordons()
-
-		for _, name := range slices.Sorted(maps.Keys(cordons)) {
-			all = append(all, name)
-
-			if cordons[name][drain.Annotation] != "" {
-				ours = append(ours, name)
-			}
+		if cordons == nil {
+			continue
 		}
 
-		if cordons != nil {
-			break // they all have the same
-		}
+		all = append([]string{}, slices.Sorted(maps.Keys(cordons))...)
+		ours = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return cordons[name][drain.Annotation] == "" })
+
+		return all, ours // they all have the same
 	}
 
-	return all, ours
+	return nil, nil
 }
 
 // copies are the snapshots that there are.
