@@ -40,8 +40,13 @@ func serviceNames(t *testing.T, c *client.Client) []string {
 func unready(t *testing.T, c *client.Client) string {
 	t.Helper()
 
-	status, err := safe.StateGetByID[*runtimeres.MachineStatus](deadline(t), c.COSI, runtimeres.MachineStatusID)
-	require.NoError(t, err)
+	var status *runtimeres.MachineStatus
+
+	eventually(t, func() (err error) {
+		status, err = safe.StateGetByID[*runtimeres.MachineStatus](deadline(t), c.COSI, runtimeres.MachineStatusID)
+
+		return err
+	})
 
 	var reasons []string
 	for _, condition := range status.TypedSpec().Status.UnmetConditions {
