@@ -27,7 +27,7 @@ func Scaled(factor float64) Clock {
 
 	steady.keep(beatFor(factor))
 
-	return scaled{factor: factor, start: time.Now(), began: steady.read(time.Now())}
+	return scaled{factor: factor, start: time.Now(), began: steady.read(time.Now()), passed: steady.read}
 }
 
 type wallClock struct{}
@@ -60,23 +60,37 @@ func sleep(ctx context.Context, d time.Duration) error {
 type scaled struct {
 	factor float64
 	start  time.Time
-	began  time.Duration // on the process's pace
+	began  time.Duration                      // on the process's pace
+	passed func(wall time.Time) time.Duration // that pace
 }
 
 func (c scaled) Now() time.Time {
-	passed := steady.read(time.Now()) - c.began
-
-	return c.start.Add(time.Duration(float64(passed) * c.factor))
+	return c.start.Add(time.Duration(float64(c.passed(time.Now())-c.began) * c.factor))
 }
+
+// nap is the shortest sleep while the clock holds back. It stands still then, and whoever asked it all the time would
+// keep the machine busy, which holds it back further.
+const nap = 200 * time.Microsecond
 
 func (c scaled) Sleep(ctx context.Context, d time.Duration) error {
-	for due := c.Now().Add(d); ; {
-		left := due.Sub(c.Now())
-		if err := sleep(ctx, time.Duration(float64(left)/c.factor)); err != nil || left <= 0 {
+	due, pause := c.Now().Add(d), c.onWall(d)
+
+	for {
+		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
+
+		left := due.Sub(c.Now())
+		if left <= 0 {
+			return nil
+		}
+
+		pause = max(c.onWall(left), nap)
 	}
 }
+
+// onWall is how long so much of this clock's time takes at least.
+func (c scaled) onWall(d time.Duration) time.Duration { return time.Duration(float64(d) / c.factor) }
 
 func (c scaled) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return c.withTimeout(ctx, d)

@@ -1,6 +1,7 @@
 package clock
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -54,4 +55,23 @@ func TestTheBeatFollowsTheClock(t *testing.T) {
 	} {
 		require.Equal(t, want, beatFor(factor), "%g times as fast", factor)
 	}
+}
+
+func TestAClockThatHoldsBackIsNotAskedAllTheTime(t *testing.T) {
+	t.Parallel()
+
+	const held = 20 * time.Millisecond
+
+	asked := 0
+	clock := scaled{factor: 1000, passed: func(time.Time) time.Duration {
+		asked++
+
+		return 0
+	}}
+
+	ctx, cancel := context.WithTimeout(t.Context(), held)
+	defer cancel()
+
+	require.ErrorIs(t, clock.Sleep(ctx, time.Millisecond), context.DeadlineExceeded)
+	require.LessOrEqual(t, asked, int(held/nap)+2)
 }

@@ -389,7 +389,7 @@ func TestClaim_2_14_AnApplyThatIsWaitingIsAlone(t *testing.T) {
 	worked := 0
 
 	for range callers {
-		err := <-results
+		err := next(t, results)
 		if err == nil {
 			worked++
 

@@ -108,7 +108,7 @@ func TestClaim_2_20_AnApplyIsCheckedInOrder(t *testing.T) {
 	refused(reader, []byte("no config at all"), modeNoReboot, codes.FailedPrecondition,
 		"another apply configuration is already in progress")
 	node.Set(func(f *emulator.Faults) { f.MetaNotReady = false })
-	require.NoError(t, <-waited)
+	require.NoError(t, next(t, waited))
 
 	// And so does a reboot that is about to come.
 	_, err = apply(t, c, good, modeReboot)

@@ -313,12 +313,12 @@ func TestClaim_7_02_AHeldWatchSeesTheStagesAndEndsWithTheMode(t *testing.T) {
 	events := make(chan safe.WrappedStateEvent[*runtimeres.MachineStatus])
 	require.NoError(t, safe.StateWatch(deadline(t), c.COSI, runtimeres.NewMachineStatus().Metadata(), events))
 
-	first := <-events
+	first := next(t, events)
 	require.Equal(t, state.Created, first.Type())
 
 	applyOwn(t, cluster, "cp1")
 
-	second := <-events
+	second := next(t, events)
 	resource, err := second.Resource()
 	require.NoError(t, err)
 	require.Equal(t, runtimeres.MachineStageInstalling, resource.TypedSpec().Stage)
@@ -334,11 +334,11 @@ func TestClaim_7_03_BookmarksOfAnotherBootAreRefused(t *testing.T) {
 
 	short, cancel := context.WithCancel(t.Context())
 	require.NoError(t, c.COSI.Watch(short, runtimeres.NewMachineStatus().Metadata(), events))
-	<-events
+	next(t, events)
 
 	require.NoError(t, c.Reboot(deadline(t)))
 
-	last := <-events
+	last := next(t, events)
 	require.Equal(t, state.Updated, last.Type)
 
 	bookmark := last.Bookmark

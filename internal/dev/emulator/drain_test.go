@@ -72,7 +72,7 @@ func watching(t *testing.T, c *client.Client) (letGo context.CancelFunc) {
 
 	events := make(chan state.Event, 100)
 	require.NoError(t, c.COSI.Watch(ctx, runtimeres.NewMachineStatus().Metadata(), events))
-	<-events
+	next(t, events)
 
 	return cancel
 }
@@ -258,7 +258,7 @@ func TestClaim_2_33_AMachineCountsDownBeforeItRebootsAfterAFailure(t *testing.T)
 	require.NoError(t, node.WaitFor(deadline(t),
 		func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
 
-	last := <-seen
+	last := next(t, seen)
 	require.True(t, slices.ContainsFunc(last,
 		func(line string) bool { return strings.Contains(line, "rebooting in 10 seconds") }))
 	require.NotContains(t, console(node), "failed to pull image")

@@ -187,8 +187,8 @@ func TestClaim_4_15_BootstrapsAtTheSameTimeBothWork(t *testing.T) {
 		}()
 	}
 
-	require.NoError(t, <-results)
-	require.NoError(t, <-results)
+	require.NoError(t, next(t, results))
+	require.NoError(t, next(t, results))
 	node.Set(func(f *emulator.Faults) { f.EtcdImage = false })
 	require.NoError(t, node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
 	require.Equal(t, 1, cluster.Lab.EtcdClusters())

@@ -146,7 +146,7 @@ func TestClaim_7_08_TheHistoryHas990EventsAndSlowReadersAreLetGo(t *testing.T) {
 	for range callers {
 		all.Go(func() {
 			for range calls {
-				_, err := c.MachineClient.Reboot(t.Context(), &machineapi.RebootRequest{})
+				_, err := c.MachineClient.Reboot(deadline(t), &machineapi.RebootRequest{})
 				if err != nil {
 					t.Errorf("reboot: %s", err)
 
@@ -192,17 +192,17 @@ func TestClaim_7_08_TheHistoryHas990EventsAndSlowReadersAreLetGo(t *testing.T) {
 	require.Less(t, read, callers*calls)
 }
 
-// nextEvent is the next event of a watch.
-func nextEvent(t *testing.T, events <-chan state.Event) state.Event {
+// next is what comes next on a channel: of a watch, or of a call that was made meanwhile.
+func next[T any](t *testing.T, channel <-chan T) T {
 	t.Helper()
 
 	select {
-	case event := <-events:
-		return event
+	case it := <-channel:
+		return it
 	case <-time.After(labcluster.Deadline):
-		require.Fail(t, "no event")
+		require.Fail(t, "nothing comes")
 
-		return state.Event{}
+		return *new(T)
 	}
 }
 
@@ -219,11 +219,11 @@ func TestClaim_7_09_AWatchBeginsWithWhatThereIs(t *testing.T) {
 	require.NoError(t, c.COSI.Watch(deadline(t), block.NewSystemDisk(block.NamespaceName, block.SystemDiskID).Metadata(),
 		disk))
 
-	require.Equal(t, state.Created, nextEvent(t, clock).Type)
-	require.Equal(t, state.Destroyed, nextEvent(t, disk).Type, "there is none")
+	require.Equal(t, state.Created, next(t, clock).Type)
+	require.Equal(t, state.Destroyed, next(t, disk).Type, "there is none")
 
 	node.Set(func(f *emulator.Faults) { f.TimeUnsynced = true })
-	require.Equal(t, state.Updated, nextEvent(t, clock).Type)
+	require.Equal(t, state.Updated, next(t, clock).Type)
 
 	err := c.COSI.Watch(deadline(t), config.NewMachineConfigWithID(nil, config.ActiveID).Metadata(),
 		make(chan state.Event))
@@ -240,16 +240,16 @@ func TestClaim_7_10_OnlyAWatchThatHadAnUpdateSurvivesItsConnection(t *testing.T)
 	require.NoError(t, insecure(t, node).COSI.Watch(deadline(t),
 		block.NewSystemDisk(block.NamespaceName, block.SystemDiskID).Metadata(), quiet))
 	require.NoError(t, insecure(t, node).COSI.Watch(deadline(t), timeres.NewStatus().Metadata(), lively))
-	nextEvent(t, quiet)
-	nextEvent(t, lively)
+	next(t, quiet)
+	next(t, lively)
 
 	node.Set(func(f *emulator.Faults) { f.TimeUnsynced = true })
-	require.NotEmpty(t, nextEvent(t, lively).Bookmark)
+	require.NotEmpty(t, next(t, lively).Bookmark)
 
 	node.Refuse(true)
 	refused(t, node)
 
-	ended := nextEvent(t, quiet)
+	ended := next(t, quiet)
 	require.Equal(t, state.Errored, ended.Type)
 	require.Equal(t, codes.Unavailable, client.StatusCode(ended.Error))
 
@@ -257,7 +257,7 @@ func TestClaim_7_10_OnlyAWatchThatHadAnUpdateSurvivesItsConnection(t *testing.T)
 	node.Refuse(false)
 	node.Set(func(f *emulator.Faults) { f.TimeUnsynced = false })
 
-	again := nextEvent(t, lively)
+	again := next(t, lively)
 	require.Equal(t, state.Updated, again.Type)
 
 	status, err := safe.StateGetByID[*timeres.Status](deadline(t), insecure(t, node).COSI, timeres.StatusID)
@@ -271,7 +271,7 @@ func TestClaim_7_10_OnlyAWatchThatHadAnUpdateSurvivesItsConnection(t *testing.T)
 	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 }))
 	node.Refuse(false)
 
-	over := nextEvent(t, lively)
+	over := next(t, lively)
 	require.Equal(t, state.Errored, over.Type)
 	require.ErrorContains(t, over.Error, "invalid watch bookmark")
 }

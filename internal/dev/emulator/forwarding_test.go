@@ -197,8 +197,8 @@ func orderOfReplies(t *testing.T, c *client.Client, data []byte, slow, quick *em
 	require.Empty(t, replies, "the slowest node delays all")
 	slow.Set(func(f *emulator.Faults) { f.MetaNotReady = false })
 
-	reply := <-replies
-	require.NoError(t, <-failures)
+	reply := next(t, replies)
+	require.NoError(t, next(t, failures))
 
 	var names []string
 	for _, message := range reply.GetMessages() {

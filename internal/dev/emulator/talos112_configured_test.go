@@ -48,7 +48,7 @@ func TestClaim_10_18_AConfiguredNodeHandlesAppliesAtTheSameTime(t *testing.T) {
 
 	for range 2 {
 		go func() {
-			_, err := c.ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: data, Mode: modeNoReboot})
+			_, err := c.ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{Data: data, Mode: modeNoReboot})
 			results <- err
 		}()
 	}
@@ -57,7 +57,7 @@ func TestClaim_10_18_AConfiguredNodeHandlesAppliesAtTheSameTime(t *testing.T) {
 	node.Set(func(f *emulator.Faults) { f.MetaNotReady = false })
 
 	for range 2 {
-		require.NoError(t, <-results)
+		require.NoError(t, next(t, results))
 	}
 }
 

@@ -344,7 +344,7 @@ func TestClaim_10_10_AfterACompleteConfigOthersHangUntilTheAPICloses(t *testing.
 	second := make(chan error, 1)
 
 	go func() {
-		_, err := insecure(t, node).ApplyConfiguration(t.Context(),
+		_, err := insecure(t, node).ApplyConfiguration(deadline(t),
 			&machineapi.ApplyConfigurationRequest{Data: other, Mode: modeAuto})
 		second <- err
 	}()
@@ -352,7 +352,7 @@ func TestClaim_10_10_AfterACompleteConfigOthersHangUntilTheAPICloses(t *testing.
 	eventually(t, func() error { return until(len(node.MutatingCalls()) == 2) })
 	node.Set(func(f *emulator.Faults) { f.Lingers = 0 })
 
-	err = <-second
+	err = next(t, second)
 	require.Equal(t, codes.Unavailable, client.StatusCode(err))
 	require.ErrorContains(t, err, "graceful_stop")
 
@@ -391,7 +391,7 @@ func TestClaim_10_12_AHeldWatchHoldsTheInstallUp(t *testing.T) {
 	require.NoError(t, safe.StateWatch(deadline(t), insecure(t, node).COSI, runtimeres.NewMachineStatus().Metadata(),
 		events))
 
-	first := <-events
+	first := next(t, events)
 	require.NoError(t, first.Error())
 
 	applied := clock.Now()
