@@ -153,13 +153,17 @@ type applier struct {
 func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
 	started := time.Now()
 
-	seen := a.observer.Contact(ctx, node)
+	seen, conn := a.observer.Connect(ctx, node)
+	if conn != nil {
+		defer conn.Close()
+	}
+
 	if seen.Silent() && !a.Settings.DryRun {
 		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "no answer: served last", Since: seen.At})
 		return outcome{node: node}
 	}
 
-	result := a.applyTo(ctx, seen)
+	result := a.applyTo(ctx, seen, conn)
 	if result.status == "" {
 		return result
 	}
@@ -198,7 +202,7 @@ func (a *applier) waitAndServeOnce(ctx context.Context, node *inventory.Node) ou
 		return outcome{node: node, status: report.Joining, address: seen.Address,
 			detail: a.joiningText(seen)}
 	default:
-		return a.applyTo(ctx, seen)
+		return a.applyTo(ctx, seen, nil)
 	}
 }
 
@@ -215,8 +219,9 @@ func (a *applier) joins(ctx context.Context, seen observe.Observation) bool {
 }
 
 // applyTo does what the node's state asks for, with retries; every attempt observes anew. The outcome of a
-// node that falls silent before it was sent anything is left open.
-func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome {
+// node that falls silent before it was sent anything is left open. The first attempt is made on the given connection,
+// if there is one.
+func (a *applier) applyTo(ctx context.Context, seen observe.Observation, conn *talos.Conn) outcome {
 	node := seen.Node
 
 	select {
@@ -233,7 +238,9 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 
 	tries, err := retry.Do(ctx, a.Clock, a.retries(node), func(ctx context.Context, attempt int) error {
 		if attempt > 1 {
-			seen = a.observer.Contact(ctx, node)
+			if seen, conn = a.observer.Connect(ctx, node); conn != nil {
+				defer conn.Close()
+			}
 		}
 
 		doing := "applying"
@@ -243,7 +250,7 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 
 		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: doing, Since: a.Clock.Now()})
 
-		return a.attempt(ctx, seen, &result)
+		return a.attempt(ctx, seen, conn, &result)
 	}, isAgain)
 
 	result.tries = tries
@@ -338,7 +345,8 @@ func (a *applier) applyProblem(ctx context.Context, seen observe.Observation, tr
 }
 
 // attempt does one thing for the node, according to what was seen.
-func (a *applier) attempt(ctx context.Context, seen observe.Observation, result *outcome) error {
+func (a *applier) attempt(ctx context.Context, seen observe.Observation, conn *talos.Conn,
+	result *outcome) error {
 	switch {
 	case a.unjudged(seen):
 		result.status, result.detail = report.Skipped, notJudged
@@ -348,7 +356,7 @@ func (a *applier) attempt(ctx context.Context, seen observe.Observation, result 
 	case seen.FailedForGood():
 		return a.readFailure(seen)
 	case seen.State == talos.Maintenance:
-		return a.send(ctx, seen, result)
+		return a.send(ctx, seen, conn, result)
 	case seen.State == talos.Ours:
 		return a.reconcile(ctx, seen, result)
 	case a.Settings.DryRun:
@@ -361,7 +369,7 @@ func (a *applier) attempt(ctx context.Context, seen observe.Observation, result 
 
 // send gives a node in maintenance its config, or one whose unattended install fails. Checks and identity are read on
 // the very connection that sends it.
-func (a *applier) send(ctx context.Context, seen observe.Observation, result *outcome) error {
+func (a *applier) send(ctx context.Context, seen observe.Observation, conn *talos.Conn, result *outcome) error {
 	state := "in maintenance"
 	if seen.State == talos.Ours {
 		state = "its install fails"
@@ -376,15 +384,16 @@ func (a *applier) send(ctx context.Context, seen observe.Observation, result *ou
 		return err
 	}
 
-	conn, err := a.dial(ctx, seen)
-	if err != nil {
-		if seen.ReadErr = err; seen.FailedForGood() {
-			return a.readFailure(seen)
-		}
+	if conn == nil {
+		if conn, err = a.dial(ctx, seen); err != nil {
+			if seen.ReadErr = err; seen.FailedForGood() {
+				return a.readFailure(seen)
+			}
 
-		return a.classified(talos.OpDial, err)
+			return a.classified(talos.OpDial, err)
+		}
+		defer conn.Close()
 	}
-	defer conn.Close()
 
 	if err := a.admit(ctx, conn, seen, config); err != nil {
 		return err

@@ -39,13 +39,16 @@ func (w *work) await(ctx context.Context, node *inventory.Node,
 	install := installWatch{observer: w.observer}
 	defer install.stop()
 
+	visit := w.observer.Visit(node)
+	defer visit.Close()
+
 	waiter, redial := w.waiter(), redialFirst
 	waiter.Interrupted = func(ctx context.Context) *diagnosis.Problem { return w.interrupted(ctx, node) }
 
 	failed = waiter.Until(ctx, func(ctx context.Context) wait.State {
-		seen = w.observer.Observe(ctx, node)
+		seen = visit.Observe(ctx)
 		if (seen.Silent() || seen.Wrong != nil) && w.follow(ctx, seen) {
-			seen = w.observer.Observe(ctx, node)
+			seen = visit.Observe(ctx)
 		}
 
 		verdict := judge(ctx, seen)
@@ -71,7 +74,7 @@ func (w *work) await(ctx context.Context, node *inventory.Node,
 
 		return wait.State{
 			Limit: clock.Limit, Asked: seen.Asked, Node: node.Name, Silent: w.observer.SilentByItself(seen), Pause: pause,
-			Rest:   func(ctx context.Context, pause time.Duration) error { return w.rest(ctx, seen, pause) },
+			Rest:   func(ctx context.Context, pause time.Duration) error { return w.rest(ctx, visit, seen, pause) },
 			TimeUp: func(waited time.Duration) *diagnosis.Problem { return w.stuck(seen, clock, waited) },
 		}
 	})
@@ -97,19 +100,18 @@ func watched(seen observe.Observation) bool {
 }
 
 // rest waits until the next observation: a booting node is watched, so that a change of its status ends it at once.
-func (w *work) rest(ctx context.Context, seen observe.Observation, pause time.Duration) error {
+func (w *work) rest(ctx context.Context, visit *observe.Visit, seen observe.Observation, pause time.Duration) error {
 	if !watched(seen) {
 		return w.Clock.Sleep(ctx, pause)
 	}
 
-	watching, stop := w.Clock.WithTimeout(ctx, pause)
-	defer stop()
-
-	conn, err := w.observer.Dialer().Secure(watching, seen.Address)
-	if err != nil {
+	conn := visit.Conn()
+	if conn == nil {
 		return w.Clock.Sleep(ctx, min(pause, observeAgain))
 	}
-	defer conn.Close()
+
+	watching, stop := w.Clock.WithTimeout(ctx, pause)
+	defer stop()
 
 	for update := range conn.WatchStatus(watching) {
 		switch {

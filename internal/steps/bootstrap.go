@@ -117,8 +117,11 @@ func (b *bootstrapper) bringUp(ctx context.Context) (observe.EtcdSurvey, *diagno
 
 // decide asks all control planes until it is sure whether the cluster has an etcd; if it has none, it starts one.
 func (b *bootstrapper) decide(ctx context.Context) (survey observe.EtcdSurvey, failed *diagnosis.Problem) {
+	etcd := b.observer.VisitEtcd()
+	defer etcd.Close()
+
 	failed = b.waiter().Until(ctx, func(ctx context.Context) wait.State {
-		survey = b.observer.SurveyEtcd(ctx)
+		survey = etcd.Survey(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return wait.State{}

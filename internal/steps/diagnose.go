@@ -126,7 +126,7 @@ func (d *doctor) look(ctx context.Context, node *inventory.Node) NodeDiagnosis {
 	seen.Seen = d.observer.ListenToInstall(ctx, seen.Seen)
 	seen.told = d.gather(ctx, seen.Seen)
 	seen.Version = seen.told.version
-	seen.state = d.stateFindings(ctx, seen.Seen, d.Configs[node.Name])
+	seen.state = d.stateFindings(ctx, seen.Seen, d.Configs[node.Name], nil)
 
 	return seen
 }

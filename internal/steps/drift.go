@@ -67,7 +67,7 @@ func (a *applier) reconcileInstall(ctx context.Context, seen observe.Observation
 	case problem != nil:
 		return problem
 	case settled.State == talos.Ours && settled.InstallFailure != "" && settled.Relation == observe.ConfigDrifted:
-		return a.send(ctx, settled, result)
+		return a.send(ctx, settled, nil, result)
 	default:
 		return &againError{error: errors.New("apply config: the node changed its state meanwhile")}
 	}

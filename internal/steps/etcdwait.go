@@ -48,11 +48,14 @@ func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (survey obser
 
 	began := b.Clock.Now()
 
+	etcd := b.observer.VisitEtcd()
+	defer etcd.Close()
+
 	failed = b.waiter().Until(ctx, func(ctx context.Context) wait.State {
 		// A node that does not answer makes a survey long, and what it says of the others old: it stands for the time when
 		// they were asked.
 		asked := b.Clock.Now()
-		survey = b.observer.SurveyEtcd(ctx)
+		survey = etcd.Survey(ctx)
 		if problem := b.beyondWaiting(survey, began); problem != nil {
 			return wait.State{Problem: problem}
 		}

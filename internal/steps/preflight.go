@@ -144,6 +144,8 @@ func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
 
 	c.Report.Progress(c.step.Name(), report.Progress{Node: node.Name, Text: "checking", Since: c.Clock.Now()})
 
+	var read *machineFacts
+
 	checked := checkedNode{node: node}
 	tries := c.Settings.ReachabilityRetries
 
@@ -152,7 +154,7 @@ func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
 	}
 
 	checked.tries, _ = retry.Do(ctx, c.Clock, observe.Evenly(c.Settings, tries), func(ctx context.Context, _ int) error {
-		checked.seen = c.observer.Observe(ctx, node)
+		checked.seen = c.observer.Inspect(ctx, node, func(conn *talos.Conn) { read = readFacts(ctx, conn) })
 		if checked.seen.Silent() {
 			return fmt.Errorf("reach node: %w", checked.seen.Err)
 		}
@@ -160,18 +162,19 @@ func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
 		return nil
 	}, func(error) bool { return true })
 
-	checked.findings = c.stateFindings(ctx, checked.seen, c.Configs[node.Name])
+	checked.findings = c.stateFindings(ctx, checked.seen, c.Configs[node.Name], read)
 	checked.took = time.Since(started)
 	return checked
 }
 
-func (c *checker) stateFindings(ctx context.Context, seen observe.Observation,
-	config *machineconfig.Config) []diagnosis.Finding {
+// stateFindings judges a node by its state, and one in maintenance by its facts; they are read if they are nil.
+func (c *checker) stateFindings(ctx context.Context, seen observe.Observation, config *machineconfig.Config,
+	read *machineFacts) []diagnosis.Finding {
 	finding := diagnosis.Finding{Node: seen.Node.Name, Address: seen.Address, Severity: diagnosis.OK}
 	switch {
 	case seen.State == talos.Maintenance:
 		finding.ID, finding.Cause = diagnosis.NodeState, "in maintenance, ready for its config"
-		return append([]diagnosis.Finding{finding}, c.nodeChecks(ctx, seen, config)...)
+		return append([]diagnosis.Finding{finding}, c.nodeChecks(ctx, seen, config, read)...)
 	case c.unjudged(seen):
 		finding.ID, finding.Severity, finding.Cause = diagnosis.NodeState, diagnosis.NotRun, notJudged
 		return []diagnosis.Finding{finding}
@@ -236,12 +239,12 @@ func (c *checker) silentFinding(seen observe.Observation, finding diagnosis.Find
 	return finding
 }
 
-// nodeChecks read the machine's facts and evaluate everything that needs them.
-func (c *checker) nodeChecks(ctx context.Context, seen observe.Observation,
-	config *machineconfig.Config) []diagnosis.Finding {
-	facts, fingerprint, err := c.readFacts(ctx, seen)
-	if err == nil && facts.Interrupted() {
-		err = facts.IdentityUnread()
+// nodeChecks evaluate everything that needs the machine's facts.
+func (c *checker) nodeChecks(ctx context.Context, seen observe.Observation, config *machineconfig.Config,
+	read *machineFacts) []diagnosis.Finding {
+	read, err := c.wholeFacts(ctx, seen, read)
+	if err == nil && read.Interrupted() {
+		err = read.IdentityUnread()
 	}
 
 	// A node that fell silent in the middle is a silent one; apply reads its identity again.
@@ -252,12 +255,13 @@ func (c *checker) nodeChecks(ctx context.Context, seen observe.Observation,
 		return []diagnosis.Finding{c.unreadable(seen, err)}
 	}
 
+	facts := read.Facts
 	facts.State = seen.State
 	findings := table.Node(ctx, &check.Node{
 		Node: seen.Node, Cluster: c.Cluster, Config: config, Facts: facts, Settings: c.checkSettings(),
 	})
 	if config != nil && !hasFailure(findings) {
-		c.observer.Note(seen.Node, func(known *observe.Facts) { known.CheckedFingerprint = fingerprint })
+		c.observer.Note(seen.Node, func(known *observe.Facts) { known.CheckedFingerprint = read.fingerprint })
 	}
 
 	return findings
@@ -281,19 +285,32 @@ func (c *checker) unreadable(seen observe.Observation, err error) diagnosis.Find
 // factTries is how many connections a machine's facts are read on before what is missing counts as unread.
 const factTries = 3
 
-// readFacts reads a machine's facts, all on one connection: after one that broke in the middle everything is read again
-// on the next.
-func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (facts check.Facts,
-	fingerprint string, err error) {
-	_, err = retry.Do(ctx, c.Clock, observe.Evenly(c.Settings, factTries), func(ctx context.Context, attempt int) error {
-		conn, err := c.observer.Dialer().Maintenance(ctx, seen.Address)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
+// machineFacts are a machine's facts, and the certificate that it had when they were read.
+type machineFacts struct {
+	check.Facts
 
-		facts, fingerprint = check.ReadFacts(ctx, conn), conn.Fingerprint()
-		if facts.Interrupted() && attempt < factTries {
+	fingerprint string
+}
+
+func readFacts(ctx context.Context, conn *talos.Conn) *machineFacts {
+	return &machineFacts{check.ReadFacts(ctx, conn), conn.Fingerprint()}
+}
+
+// wholeFacts are a machine's facts, all read on one connection: after one that broke in the middle everything is read
+// again on the next. The first reading may have been made already.
+func (c *checker) wholeFacts(ctx context.Context, seen observe.Observation, read *machineFacts) (*machineFacts, error) {
+	_, err := retry.Do(ctx, c.Clock, observe.Evenly(c.Settings, factTries), func(ctx context.Context, attempt int) error {
+		if attempt > 1 || read == nil {
+			conn, err := c.observer.Dialer().Maintenance(ctx, seen.Address)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+
+			read = readFacts(ctx, conn)
+		}
+
+		if read.Interrupted() && attempt < factTries {
 			return errInterrupted
 		}
 
@@ -301,7 +318,8 @@ func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (fact
 	}, func(err error) bool {
 		return errors.Is(err, errInterrupted) || talos.Classify(talos.OpDial, err) == talos.Retry
 	})
-	return facts, fingerprint, err
+
+	return read, err
 }
 
 // errInterrupted is a connection that broke before all was read.

@@ -23,6 +23,7 @@ type Conn struct {
 	address  string
 	insecure bool
 	timeout  time.Duration
+	dialled  time.Time
 	api      *client.Client
 
 	mu          sync.Mutex
@@ -34,7 +35,7 @@ type Conn struct {
 
 // connect dials and waits until the connection stands, or says why it doesn't.
 func (d *Dialer) connect(ctx context.Context, address string, insecure bool) (*Conn, error) {
-	conn := &Conn{address: address, insecure: insecure, timeout: d.timeout()}
+	conn := &Conn{address: address, insecure: insecure, timeout: d.timeout(), dialled: d.now()}
 
 	host, port, err := splitAddress(address)
 	if err != nil {
@@ -215,10 +216,21 @@ func (c *Conn) Leaf() *x509.Certificate {
 	return c.leaf
 }
 
-// Probed is what a probe would have found when the connection was made, of a node that was dialled with credentials.
+// Probed is what a probe would have found when the connection was made.
 func (c *Conn) Probed() Probed {
-	return Probed{State: Ours, Address: c.address, Fingerprint: c.Fingerprint(), Leaf: c.Leaf()}
+	leaf := c.Leaf()
+	probed := Probed{State: Ours, Address: c.address, Fingerprint: c.Fingerprint(), Leaf: leaf,
+		ClockSkew: clockSkew(leaf, c.dialled)}
+
+	if c.insecure {
+		probed.State = Maintenance
+	}
+
+	return probed
 }
+
+// Stands reports whether nobody is known to have ended the connection.
+func (c *Conn) Stands() bool { return c.api.Conn().GetState() == connectivity.Ready }
 
 // call makes one call with the given limit (the context's own, if shorter) and turns its error into an *Error.
 func (c *Conn) call(ctx context.Context, op Operation, limit time.Duration, do func(context.Context) error) error {

@@ -366,8 +366,8 @@ func (w *world) call(ctx context.Context, operation Operation, number int) (*Run
 		kind.list, w.search()...)
 }
 
-// cordons are the nodes that Kubernetes puts no pods on, and those of them whose cordon is marked as ours; all is nil if
-// there is nobody to ask.
+// cordons are the nodes that Kubernetes puts no pods on, and those of them whose cordon is marked as ours; all is nil
+// if there is nobody to ask.
 func (w *world) cordons() (all, ours []string) {
 	for _, node := range w.lab.Nodes() {
 		cordons := node.Cordons()

@@ -152,17 +152,25 @@ type EtcdSurvey []EtcdObservation
 
 // SurveyEtcd asks all control planes at once.
 func (o *Observer) SurveyEtcd(ctx context.Context) EtcdSurvey {
-	return fanout.Collect(ctx, Limit, o.Cluster.ControlPlanes(), o.ObserveEtcd,
-		func(node *inventory.Node, err error) EtcdObservation {
-			return EtcdObservation{Observation: Unobserved(node, err)}
-		})
+	return survey(ctx, o.Cluster.ControlPlanes(), o.ObserveEtcd)
+}
+
+func survey(ctx context.Context, nodes []*inventory.Node,
+	observe func(context.Context, *inventory.Node) EtcdObservation) EtcdSurvey {
+	return fanout.Collect(ctx, Limit, nodes, observe, func(node *inventory.Node, err error) EtcdObservation {
+		return EtcdObservation{Observation: Unobserved(node, err)}
+	})
 }
 
 // ObserveEtcd observes a control plane, and how its etcd is.
 func (o *Observer) ObserveEtcd(ctx context.Context, node *inventory.Node) EtcdObservation {
+	return observeEtcd(ctx, func(ctx context.Context, more reading) Observation { return o.observe(ctx, node, more) })
+}
+
+func observeEtcd(ctx context.Context, observe func(context.Context, reading) Observation) EtcdObservation {
 	var asked EtcdObservation
 
-	asked.Observation = o.observe(ctx, node, func(seen *Observation, conn *talos.Conn) {
+	asked.Observation = observe(ctx, func(seen *Observation, conn *talos.Conn) {
 		asked.Etcd, _ = seen.Service("etcd")
 
 		if names, err := conn.ListDir(ctx, EtcdDirectory); err == nil {

@@ -47,8 +47,8 @@ type Facts struct {
 	// leaseChecked is set once it is known whether the machine is where an earlier search found it, anothersLease if
 	// another one is there.
 	leaseChecked, anothersLease bool
-	// oursAt is where the node last answered, if it was ours and could be read.
-	oursAt string
+	// last is how the node last answered, if it was in maintenance, or ours and could be read.
+	last talos.Probed
 	// compared is what came of comparing its config the last time.
 	compared comparison
 	// identified is the certificate of the machine that was found to be the declared one.
@@ -128,12 +128,15 @@ func (f *Facts) noteAnswer(seen Observation) {
 	if f.Sent != nil && seen.State != talos.Maintenance {
 		f.LeftMaintenance = true
 	}
+
+	f.last = talos.Probed{}
+	if seen.State == talos.Maintenance {
+		f.last = seen.Probed
+	}
 }
 
 // noteConfig takes in whose config a node was seen with.
 func (f *Facts) noteConfig(seen Observation) {
-	f.oursAt = ""
-
 	if seen.Wrong != nil || seen.Relation != ConfigSame && seen.Relation != ConfigDrifted {
 		return
 	}
@@ -142,6 +145,6 @@ func (f *Facts) noteConfig(seen Observation) {
 	f.Unsure = f.Unsure && seen.Relation != ConfigSame
 
 	if seen.ReadErr == nil {
-		f.oursAt = seen.Address
+		f.last = seen.Probed
 	}
 }

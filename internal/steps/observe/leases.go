@@ -184,7 +184,7 @@ func (o *Observer) FoundAt(node *inventory.Node, machine discover.Machine) (leas
 			facts.MovedFrom = was
 		}
 
-		facts.Found, facts.StaleLease, facts.oursAt = lease, "", ""
+		facts.Found, facts.StaleLease, facts.last = lease, "", talos.Probed{}
 	})
 
 	return lease, moved

@@ -33,70 +33,126 @@ func (o *Observer) AllInMaintenance(ctx context.Context) bool {
 		func(seen Observation) bool { return seen.State != talos.Maintenance })
 }
 
-// Contact observes, but reads nothing of a node in maintenance: whoever sends it its config reads what that takes on
-// the connection that sends it.
-func (o *Observer) Contact(ctx context.Context, node *inventory.Node) Observation {
-	return o.contact(ctx, node, nil)
-}
-
-func (o *Observer) observe(ctx context.Context, node *inventory.Node, more reading) Observation {
-	seen := o.contact(ctx, node, more)
-	if seen.State != talos.Maintenance {
-		return seen
-	}
-
-	conn, err := o.Dialer().Maintenance(ctx, seen.Address)
-	if err != nil {
-		seen.ReadErr = err
+// Inspect observes, and has more read of a node in maintenance, on the connection by which it was observed.
+func (o *Observer) Inspect(ctx context.Context, node *inventory.Node, read func(*talos.Conn)) Observation {
+	seen, conn := o.look(ctx, node, nil)
+	if conn == nil {
 		return seen
 	}
 	defer conn.Close()
 
-	o.identify(ctx, &seen, conn)
-	seen.readStatus(ctx, conn)
+	if seen.State == talos.Maintenance {
+		read(conn)
+	}
 
 	return seen
 }
 
-func (o *Observer) contact(ctx context.Context, node *inventory.Node, more reading) Observation {
+// Contact observes, but reads nothing of a node in maintenance.
+func (o *Observer) Contact(ctx context.Context, node *inventory.Node) Observation {
+	seen, conn := o.Connect(ctx, node)
+	if conn != nil {
+		conn.Close()
+	}
+
+	return seen
+}
+
+// Connect is Contact for whoever goes on with the node: what sends a machine its config first reads, on the same
+// connection, what that takes. The caller closes it; nil if it is yet to be made.
+func (o *Observer) Connect(ctx context.Context, node *inventory.Node) (Observation, *talos.Conn) {
+	return o.contact(ctx, node, nil)
+}
+
+func (o *Observer) observe(ctx context.Context, node *inventory.Node, more reading) Observation {
+	seen, conn := o.look(ctx, node, more)
+	if conn != nil {
+		conn.Close()
+	}
+
+	return seen
+}
+
+// look observes, and leaves the connection open; nil if there is none.
+func (o *Observer) look(ctx context.Context, node *inventory.Node, more reading) (Observation, *talos.Conn) {
+	seen, conn := o.contact(ctx, node, more)
+	if seen.State == talos.Maintenance {
+		conn = o.readMaintenance(ctx, &seen, conn)
+	}
+
+	return seen, conn
+}
+
+func (o *Observer) contact(ctx context.Context, node *inventory.Node, more reading) (Observation, *talos.Conn) {
 	asked := o.Clock.Now()
 	probed, conn := o.reach(ctx, node)
 	seen := Observation{Node: node, Probed: probed, Asked: asked, At: o.Clock.Now()}
 
-	o.Note(node, func(facts *Facts) { facts.noteAnswer(seen) })
-
-	if seen.State == talos.Ours {
-		o.readConfigured(ctx, &seen, conn, more)
-	}
-
-	o.Note(node, func(facts *Facts) { facts.noteConfig(seen) })
-
-	return seen
+	return seen, o.noteContact(ctx, &seen, conn, more)
 }
 
-// reach finds out what answers. A node that was ours the last time most likely still is: the connection that will be
-// read from tells that as well as a probe, in one handshake less. There is none if the node was probed.
+// noteContact takes in how a node answered, and reads one that is configured by us.
+func (o *Observer) noteContact(ctx context.Context, seen *Observation, conn *talos.Conn, more reading) *talos.Conn {
+	o.Note(seen.Node, func(facts *Facts) { facts.noteAnswer(*seen) })
+
+	if seen.State == talos.Ours {
+		conn = o.readConfigured(ctx, seen, conn, more)
+	}
+
+	o.Note(seen.Node, func(facts *Facts) { facts.noteConfig(*seen) })
+
+	return conn
+}
+
+// reach finds out what answers. A node most likely still is what it was the last time: the connection that will be read
+// from tells that as well as a probe, in one handshake less. There is none if the node was probed.
 func (o *Observer) reach(ctx context.Context, node *inventory.Node) (talos.Probed, *talos.Conn) {
-	if address := o.Facts(node).oursAt; address != "" {
-		if conn, err := o.Dialer().Secure(ctx, address); err == nil {
+	facts := o.Facts(node)
+	if facts.last.State == talos.Maintenance && (facts.Sent != nil || o.isAnothers(node, facts.last.Address)) {
+		return o.Probe(ctx, node), nil
+	}
+
+	if conn, err := o.Dialer().Open(ctx, facts.last); err == nil && conn != nil {
+		// Only the certificate tells a machine in maintenance from another one that has its address now.
+		if !conn.Insecure() || conn.Fingerprint() == facts.last.Fingerprint {
 			return conn.Probed(), conn
 		}
+
+		conn.Close()
 	}
 
 	return o.Probe(ctx, node), nil
 }
 
-// readConfigured reads what there is to know of a node configured by us, on the given connection or one of its own.
-func (o *Observer) readConfigured(ctx context.Context, seen *Observation, conn *talos.Conn, more reading) {
+// readMaintenance reads what there is to know of a node in maintenance, on the given connection or one of its own,
+// which it leaves open.
+func (o *Observer) readMaintenance(ctx context.Context, seen *Observation, conn *talos.Conn) *talos.Conn {
+	var err error
+
+	if conn == nil {
+		if conn, err = o.Dialer().Maintenance(ctx, seen.Address); err != nil {
+			seen.ReadErr = err
+			return nil
+		}
+	}
+
+	o.identify(ctx, seen, conn)
+	seen.readStatus(ctx, conn)
+
+	return conn
+}
+
+// readConfigured reads what there is to know of a node configured by us, on the given connection or one of its own,
+// which it leaves open.
+func (o *Observer) readConfigured(ctx context.Context, seen *Observation, conn *talos.Conn, more reading) *talos.Conn {
 	var err error
 
 	if conn == nil {
 		if conn, err = o.Dialer().Secure(ctx, seen.Address); err != nil {
 			seen.ReadErr = err
-			return
+			return nil
 		}
 	}
-	defer conn.Close()
 
 	o.identify(ctx, seen, conn)
 	seen.readStatus(ctx, conn)
@@ -117,12 +173,19 @@ func (o *Observer) readConfigured(ctx context.Context, seen *Observation, conn *
 	if more != nil {
 		more(seen, conn)
 	}
+
+	return conn
 }
 
 // failed keeps the first read that did not work.
 func (s *Observation) failed(err error) { s.ReadErr = cmp.Or(s.ReadErr, err) }
 
+// readStatus reads a node's status, unless it is there.
 func (s *Observation) readStatus(ctx context.Context, conn *talos.Conn) {
+	if s.Status != nil {
+		return
+	}
+
 	status, err := conn.MachineStatus(ctx)
 	if err == nil {
 		s.Status = &status
