@@ -47,6 +47,8 @@ var story = []chapter{
 		{typed: "talos-mage completion fish >~/.config/fish/completions/talos-mage.fish"},
 		{typed: "talos-mage explain <finding>"},
 		{typed: "talos-mage explain TM065"},
+		{typed: "talos-mage demo -discover"},
+		{typed: "talos-mage demo -talosVersion=…"},
 		{typed: "talos-mage config:schema"},
 		{typed: "talos-mage config:schema -of=cluster.yaml"},
 		{typed: "talos-mage config:schematic"},
