@@ -417,8 +417,8 @@ func TestCodesAndStatusesAreThoseOfRuns(t *testing.T) {
 		recipe.ExitCode(diagnosis.ExitInterrupt)})
 
 	require.Equal(t, []recipe.Status{recipe.StatusOK, recipe.StatusApplied, recipe.StatusSkipped, recipe.StatusDrifted,
-		recipe.StatusJoining, recipe.StatusWarned, recipe.StatusFailed, recipe.StatusPlanned},
+		recipe.StatusJoining, recipe.StatusWarned, recipe.StatusFailed, recipe.StatusRefused, recipe.StatusPlanned},
 		[]recipe.Status{recipe.Status(report.OK), recipe.Status(report.Applied), recipe.Status(report.Skipped),
 			recipe.Status(report.Drifted), recipe.Status(report.Joining), recipe.Status(report.Warned),
-			recipe.Status(report.Failed), recipe.Status(report.Planned)})
+			recipe.Status(report.Failed), recipe.Status(report.Refused), recipe.Status(report.Planned)})
 }
