@@ -167,9 +167,6 @@ var notTyped = []struct {
 	{"go tool mage emulator:up -scenario=lab.yaml", "another test plays one", "TestTheEventsOfAScenarioHappen"},
 	{"go tool mage emulator:up -talosDir=DIR", "another test does the same", "TestACopyOnLoopbackIsAFullRehearsal"},
 	{"go tool mage emulator:up -talosDir=rehearsal", "another test does the same", "TestACopyOnLoopbackIsAFullRehearsal"},
-	{"talos-mage apps", "another test plays kubectl and helmfile back",
-		"TestApplicationsAreInstalledPhaseByPhaseAndRunAgainWhatIsMissing"},
-	{"task bootstrap:apps", "another test types it", "TestTasksHandOverToTheirTargets"},
 
 	{"go test ./...", "is what runs this", ""},
 	{"go test ./internal/check/files ./internal/diagnosis -update", "rewrites this repository", ""},

@@ -121,6 +121,8 @@ var story = []chapter{
 		{typed: "talos-mage applyNode <address> -mode=auto"},
 		{typed: "task talos:apply-node IP=<address> MODE=auto"},
 		{typed: "talos-mage applySequential -node=<node> -update"},
+		{typed: "talos-mage apps"},
+		{typed: "task bootstrap:apps"},
 		{typed: "talos-mage health"},
 		{typed: "talos-mage health -profile=interop"},
 		{typed: "talos-mage diagnose"},
@@ -214,6 +216,13 @@ func (d *desk) writeFiles(t *testing.T) {
 
 	for _, name := range []string{"controlplane.yaml", "cp1.yaml"} {
 		require.NoError(t, os.WriteFile(filepath.Join(d.root, name), config, 0o600))
+	}
+
+	for _, path := range []string{"kubernetes/apps/network/kustomization.yaml", "bootstrap/helmfile.d/00-crds.yaml",
+		"bootstrap/helmfile.d/01-apps.yaml"} {
+		path = filepath.Join(d.root, filepath.FromSlash(path))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
 	}
 
 	require.NoError(t, os.MkdirAll(filepath.Join(d.home, ".config", "fish", "completions"), 0o700))
