@@ -49,6 +49,8 @@ var story = []chapter{
 		{typed: "talos-mage explain TM065"},
 		{typed: "talos-mage demo -discover"},
 		{typed: "talos-mage demo -talosVersion=…"},
+		{typed: "cp -r talos rehearsal && rm -rf rehearsal/clusterconfig rehearsal/talsecret*"},
+		{typed: `sed -i 's/192\.168\.10\./127.0.2./g' rehearsal/*.yaml`},
 		{typed: "talos-mage config:schema"},
 		{typed: "talos-mage config:schema -of=cluster.yaml"},
 		{typed: "talos-mage config:schematic"},
