@@ -176,7 +176,7 @@ func (r *runner) embedded() *invocation.Embedded {
 	embedded := &invocation.Embedded{Judge: r.judge, Prepare: r.prepare, Next: map[diagnosis.ID]string{
 		diagnosis.NotAgreed:     "see with Options.DryRun what would be lost; then name it in Options.LoseDataOf",
 		diagnosis.ObjectMissing: "name them in Options.Nodes, or for all of them the cluster in Options.Cluster",
-	}}
+	}, Names: map[string]string{"-node": "Options.Nodes", "-cluster": "Options.Cluster"}}
 	if len(r.options.LoseDataOf) > 0 {
 		embedded.Agree = r.agree
 	}

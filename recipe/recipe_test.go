@@ -360,12 +360,19 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 		`["cp1" " "], which`:    {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Nodes: []string{"cp1", " "}}},
 		"line alone can give":   {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Settings: setting("-newSecrets")}},
 		"takes true or false":   {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Settings: setting("NO_WAIT")}},
+		`Options.Nodes names "cp7", which is not a node of talos/talconfig.yaml; did you mean cp1? its nodes are cp1 and ` +
+			"worker1 [TM017]. Next: correct Options.Nodes": {recipe.Recipe{Name: "r", Steps: step},
+			recipe.Options{Nodes: []string{"cp7"}}},
+		`Options.Cluster names "lib", and`: {recipe.Recipe{Name: "r", Steps: step}, recipe.Options{Cluster: "lib"}},
+		"reset has Options.Nodes and Options.Cluster, which": {
+			recipe.Recipe{Name: "r", Steps: []recipe.Step{recipe.WipeNodes()}},
+			recipe.Options{Cluster: "lab", Nodes: []string{"cp1"}, LoseDataOf: []string{"lab"}}},
 		"neither the cluster lab nor the name of a node of it": {recipe.Recipe{Name: "r", Steps: step},
 			recipe.Options{LoseDataOf: []string{"Worker1"}}},
 	} {
 		given := l.options()
 		maps.Copy(given.Settings, test.options.Settings)
-		given.LoseDataOf, given.Nodes = test.options.LoseDataOf, test.options.Nodes
+		given.LoseDataOf, given.Nodes, given.Cluster = test.options.LoseDataOf, test.options.Nodes, test.options.Cluster
 
 		result, err := test.recipe.Run(t.Context(), given)
 		require.ErrorContains(t, err, want)
@@ -410,8 +417,8 @@ func TestCodesAndStatusesAreThoseOfRuns(t *testing.T) {
 		recipe.ExitCode(diagnosis.ExitInterrupt)})
 
 	require.Equal(t, []recipe.Status{recipe.StatusOK, recipe.StatusApplied, recipe.StatusSkipped, recipe.StatusDrifted,
-		recipe.StatusJoining, recipe.StatusWarned, recipe.StatusFailed, recipe.StatusPlanned},
+		recipe.StatusJoining, recipe.StatusWarned, recipe.StatusFailed, recipe.StatusRefused, recipe.StatusPlanned},
 		[]recipe.Status{recipe.Status(report.OK), recipe.Status(report.Applied), recipe.Status(report.Skipped),
 			recipe.Status(report.Drifted), recipe.Status(report.Joining), recipe.Status(report.Warned),
-			recipe.Status(report.Failed), recipe.Status(report.Planned)})
+			recipe.Status(report.Failed), recipe.Status(report.Refused), recipe.Status(report.Planned)})
 }

@@ -31,7 +31,7 @@ type Outcome struct {
 	Attempts int
 	// Duration is how long it took.
 	Duration time.Duration
-	// Problem is why it failed; nil if it did not.
+	// Problem is why it failed or was refused; nil if it was neither.
 	Problem *Problem
 }
 
@@ -48,7 +48,7 @@ type Problem struct {
 // Status is how a step ended for a node.
 type Status string
 
-// Statuses. No other than Failed is a failure.
+// Statuses. No other than Failed and Refused is a failure.
 const (
 	// StatusOK is for what is as it should be.
 	StatusOK Status = "ok"
@@ -64,6 +64,8 @@ const (
 	StatusWarned Status = "warning"
 	// StatusFailed is for a failure: Outcome.Problem says why.
 	StatusFailed Status = "failed"
+	// StatusRefused is for what the step refused before it did anything to the node: Outcome.Problem says why.
+	StatusRefused Status = "refused"
 	// StatusPlanned is for what a dry run would have changed.
 	StatusPlanned Status = "would change"
 )

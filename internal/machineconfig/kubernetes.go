@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -69,6 +70,16 @@ func or[T comparable](declared, otherwise T) T {
 // HasNetwork reports whether the config says anything of Kubernetes' network. From Talos 1.14 on a node whose config
 // does not starts no kubelet.
 func (c *Config) HasNetwork() bool { return c.Provider.K8sNetworkConfig() != nil }
+
+// KubernetesOf is the version of an image of Kubernetes; empty if its reference names none.
+func KubernetesOf(image string) string {
+	version, err := compatibility.KubernetesVersionFromImageRef(image)
+	if err != nil {
+		return ""
+	}
+
+	return "v" + version.String()
+}
 
 // RunsKubernetes reports whether the node is to be part of a Kubernetes cluster: it knows whom to trust there.
 func (c *Config) RunsKubernetes() bool { return c.Provider.K8sAPIServerCAConfig() != nil }

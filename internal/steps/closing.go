@@ -121,8 +121,19 @@ func (s shared) line(run *Run) string {
 	}
 
 	if !run.Unheard && run.Report.Told(s.Problem) {
-		shown.Cause, shown.At = "failed, as told above", diagnosis.Location{}
+		shown.Cause, shown.At = string(endOf(run, s.Problem))+", as told above", diagnosis.Location{}
 	}
 
 	return shown.Error()
+}
+
+// endOf is how it ended for a node with a problem: it failed, or nothing was begun.
+func endOf(run *Run, problem *diagnosis.Problem) report.Status {
+	for _, result := range run.Report.Results() {
+		if result.Step == problem.Step && result.Node == problem.Node && result.Status == report.Refused {
+			return report.Refused
+		}
+	}
+
+	return report.Failed
 }

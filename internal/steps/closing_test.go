@@ -8,6 +8,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
@@ -17,6 +18,7 @@ func TestTheClosingErrorSaysACauseOnceAndNothingThatWasToldAbove(t *testing.T) {
 	l := newLab(t, 1, 0, func(options *labcluster.Options) { options.Off = true })
 
 	told := diagnosis.NewProblem("TM082", "its cluster is not known", "set TALOSCONFIG").In("preflight")
+	refused := diagnosis.NewProblem("TM165", "it goes back", "declare it").In("upgrade")
 	untold := diagnosis.NewProblem("TM116", "another run changes the cluster", "wait for it").In("apply")
 
 	for name, tt := range map[string]struct {
@@ -26,6 +28,8 @@ func TestTheClosingErrorSaysACauseOnceAndNothingThatWasToldAbove(t *testing.T) {
 		"nothing": {nil, ""},
 		"a cause that stands above": {[]error{of(told, "cp1")},
 			"cp1: preflight: failed, as told above [TM082]. Next: set TALOSCONFIG"},
+		"one that kept a step from being begun": {[]error{of(refused, "cp1")},
+			"cp1: upgrade: refused, as told above [TM165]. Next: declare it"},
 		"one of several nodes": {[]error{of(told, "cp1"), of(told, "cp2"), of(told, "cp3")},
 			"cp1, cp2 and cp3: preflight: failed, as told above [TM082]. Next: set TALOSCONFIG"},
 		"one that stands nowhere": {[]error{of(untold, "cp1"), of(untold, "cp2")},
@@ -39,6 +43,7 @@ func TestTheClosingErrorSaysACauseOnceAndNothingThatWasToldAbove(t *testing.T) {
 
 			s := l.session(t)
 			s.Recorder.Finding("preflight", told.Finding)
+			s.Recorder.Result(report.Result{Node: "cp1", Step: "upgrade", Status: report.Refused, Err: of(refused, "cp1")})
 
 			err := steps.Closing(s.Run, diagnosis.Join(tt.errs...))
 			if tt.want == "" {

@@ -168,7 +168,7 @@ func outdated(run *Run, names []string) *diagnosis.Finding {
 		ID:       diagnosis.RenderedDiffers,
 		Severity: diagnosis.Warning,
 		Cause: fmt.Sprintf("machine configs in %s no longer fit what is declared, and are left alone while nodes are "+
-			"configured: %s", run.Settings.ClusterConfigDir, text.List(names)),
+			"configured: %s", run.Cluster.Files.Shown(run.Settings.ClusterConfigDir), text.List(names)),
 		Next: "mage config:generate, then mage applySequential -update",
 	}
 }

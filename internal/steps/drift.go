@@ -11,6 +11,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
+	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -117,7 +118,7 @@ func (a *applier) reconcileDrift(ctx context.Context, seen observe.Observation, 
 // leaveDrifted shows the difference and changes nothing: a running cluster is never reconfigured unasked.
 func (a *applier) leaveDrifted(seen observe.Observation, result *outcome) error {
 	result.status = report.Drifted
-	result.detail = "differs from " + seen.Node.ConfigFile
+	result.detail = "differs from " + a.shown(seen.Node.ConfigFile)
 
 	if a.Settings.DryRun {
 		result.detail += ", only -update would change it"
@@ -136,7 +137,7 @@ func (a *applier) showDiff(seen observe.Observation) {
 		Address:  seen.Address,
 		Cause: "its config differs from " + a.shown(seen.Node.ConfigFile) + ":\n" +
 			machineconfig.Diff(seen.Config, a.Configs[seen.Node.Name]),
-		Next: command("applySequential", seen.Node) + " -update",
+		Next: endDrift(a.Run, seen, command("applySequential", seen.Node)+" -update"),
 	})
 }
 
@@ -309,4 +310,35 @@ func (a *applier) healthyAgain(ctx context.Context, changed observe.Observation)
 	}
 
 	return nil
+}
+
+// endDrift is what to do about a node that differs from its file: have the node take the file, by a command; or make
+// the file anew, where the node runs the Kubernetes that is declared, and its file holds another. So it is after an
+// upgrade, which the file would take back.
+func endDrift(run *Run, seen observe.Observation, takeFile string) string {
+	declared := run.Cluster.KubernetesVersion
+	if kubeletVersion(seen.Config) != declared || kubeletVersion(run.Configs[seen.Node.Name]) == declared {
+		return takeFile
+	}
+
+	return fmt.Sprintf("%s (the node runs Kubernetes %s, as declared, and its file is older)", renderAnew(run), declared)
+}
+
+func kubeletVersion(config *machineconfig.Config) string {
+	return machineconfig.KubernetesOf(config.Kubelet().Image())
+}
+
+// renderAnew is how machine configs are made for what is declared by now. Those that are there hold the secrets.
+func renderAnew(run *Run) string {
+	shown := run.Cluster.Files.Shown
+
+	switch path, _ := run.workspace.NewSecretsPath(); {
+	case run.Settings.ConfigGenerator == workspace.NoGenerator:
+		return "make the machine configs anew"
+	case run.Cluster.SecretsPath() != "":
+		return "mage config:generate"
+	default:
+		return fmt.Sprintf("restore %s, or recover it: mage config:secrets -from=%s; then mage config:generate", shown(path),
+			shown(run.Cluster.ControlPlanes()[0].ConfigFile))
+	}
 }

@@ -43,12 +43,12 @@ func CheckNames(given *settings.Settings, cluster *inventory.Cluster) error {
 		return nil
 	}
 
-	source := cluster.Files.Shown(cluster.Source)
+	source, name := cluster.Files.Shown(cluster.Source), given.NameOf("-cluster")
 
 	return diagnosis.NewProblem(diagnosis.UnknownCluster,
-		fmt.Sprintf("-cluster names %q, and %s declares the cluster %s", secrettext.Shown(given.OfCluster), source,
+		fmt.Sprintf("%s names %q, and %s declares the cluster %s", name, secrettext.Shown(given.OfCluster), source,
 			cluster.Name),
-		"-cluster="+cluster.Name+", if that is the cluster you mean")
+		name+"="+cluster.Name+", if that is the cluster you mean")
 }
 
 func checkName(given, setting, name string, cluster *inventory.Cluster) error {

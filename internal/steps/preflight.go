@@ -202,7 +202,7 @@ func (c *checker) configuredFinding(seen observe.Observation, finding diagnosis.
 		finding.Next = command("applySequential", seen.Node)
 
 		if seen.InstallFailure == "" {
-			finding.Next += " (-update once the cluster has an etcd)"
+			finding.Next = endDrift(c.Run, seen, finding.Next+" (-update once the cluster has an etcd)")
 		}
 	case observe.ConfigUnread:
 		finding.Severity, finding.Cause = diagnosis.Warning,

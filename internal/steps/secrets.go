@@ -27,8 +27,7 @@ const losingThem = "keep a copy: without it no node can ever be added to the clu
 // Secrets makes the cluster's secrets, encrypted by the user's rules, if there are none. It never makes them for a
 // cluster that may exist already.
 type Secrets struct {
-	// Asked is set when the user asked for a new file: one that exists is then a mistake, and none can be made while
-	// configs exist.
+	// Asked is set when the user asked for them alone: configs that exist without them are then a mistake.
 	Asked bool
 	// ByName is set when the user asked for files by name: then a node that does not answer is no reason to make none.
 	ByName bool
@@ -75,10 +74,12 @@ func (m *secretsMaker) noNeed() string {
 	path, written := m.Cluster.SecretsPath(), m.workspace.Written()
 
 	switch {
+	case path != "" && m.wanted.From == "":
+		return m.shown(path) + " exists"
+	case path != "" && m.recoveredBefore():
+		return m.shown(path) + " holds those of " + m.wanted.From
 	case m.wanted.Asked || m.wanted.From != "":
 		return ""
-	case path != "":
-		return m.shown(path) + " exists"
 	case len(m.Cluster.MisnamedSecrets()) > 0:
 		return ""
 	case len(written) > 0:
@@ -113,7 +114,8 @@ func (m *secretsMaker) bundle(ctx context.Context) (bundle *secrets.Bundle, how 
 		return bundle, "recovered from " + m.wanted.From, err
 	case len(written) > 0:
 		return nil, "", diagnosis.NewProblem(diagnosis.SecretsMissing,
-			written[0]+" exists, but the secrets that it was made from are not here: new ones would belong to another cluster",
+			m.shown(written[0])+" exists, but the secrets that it was made from are not here: new ones would belong to "+
+				"another cluster",
 			"restore the file, or recover it: mage config:secrets -from=<machine config of a control plane>")
 	case m.unallowed() && !m.wanted.Asked:
 		return nil, "", diagnosis.NewProblem(diagnosis.SecretsMissing,
@@ -194,7 +196,7 @@ func (m *secretsMaker) mayBelongToCluster(ctx context.Context) error {
 		}
 
 		path, _ := m.workspace.NewSecretsPath()
-		next := "restore " + path + "; or, if this is to be a new cluster, boot the node into maintenance"
+		next := "restore " + m.shown(path) + "; or, if this is to be a new cluster, boot the node into maintenance"
 		if seen.Silent() && seen.Silence != talos.Refused {
 			next += ", or say with -newSecrets that no silent node belongs to one"
 		}
@@ -228,16 +230,38 @@ func (m *secretsMaker) recovered() (*secrets.Bundle, error) {
 	return bundle, m.foreign(bundle)
 }
 
+// recoveredBefore reports whether the secrets that are here are those of the config.
+func (m *secretsMaker) recoveredBefore() bool {
+	wanted, err := m.recovered()
+	if err != nil {
+		return false
+	}
+
+	here, _, err := m.workspace.Secrets()
+	if err != nil || here == nil {
+		return false
+	}
+
+	return sameSecrets(wanted, here)
+}
+
+func sameSecrets(one, other *secrets.Bundle) bool {
+	text, err := clustersecrets.Encode(one)
+	otherText, otherErr := clustersecrets.Encode(other)
+
+	return cmp.Or(err, otherErr) == nil && bytes.Equal(text, otherText)
+}
+
 // foreign refuses secrets of another cluster than the files here are of.
 func (m *secretsMaker) foreign(bundle *secrets.Bundle) error {
 	var other string
 	if m.Credentials != nil && !bytes.Equal(bytes.TrimSpace(m.Credentials.CA()), bytes.TrimSpace(bundle.Certs.OS.Crt)) {
-		other = m.Settings.Talosconfig
+		other = m.shown(m.Settings.Talosconfig)
 	}
 
 	for _, node := range m.Cluster.Nodes {
 		if config := m.Configs[node.Name]; other == "" && config != nil && !config.Trusts(bundle.Certs.OS.Crt) {
-			other = node.ConfigFile
+			other = m.shown(node.ConfigFile)
 		}
 	}
 

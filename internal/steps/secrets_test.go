@@ -38,7 +38,16 @@ func desk(t *testing.T) *workshop {
 func TestSecretsThatExistAreNeverReplaced(t *testing.T) {
 	t.Parallel()
 
-	for name, step := range map[string]steps.Secrets{"made": {Asked: true}, "recovered": {Asked: true, From: "cp1.yaml"}} {
+	for name, test := range map[string]struct {
+		asked steps.Secrets
+		has   string // the secrets step, if that is enough
+	}{
+		"made": {steps.Secrets{Asked: true}, "talos/talsecret.sops.yaml exists"},
+		"recovered from them": {steps.Secrets{Asked: true, From: "lab-cp1.yaml"},
+			"talos/talsecret.sops.yaml holds those of "},
+		"recovered from another cluster": {steps.Secrets{Asked: true, From: "other.yaml"}, ""},
+		"recovered from nothing":         {steps.Secrets{Asked: true, From: "none.yaml"}, ""},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -48,8 +57,20 @@ func TestSecretsThatExistAreNeverReplaced(t *testing.T) {
 			before, err := os.ReadFile(w.secrets())
 			require.NoError(t, err)
 
-			problem := w.session(t, "-newSecrets=true").fails(t, diagnosis.ExitBadInput, diagnosis.SecretsExist, step)
-			require.Contains(t, problem.Cause, "talos/talsecret.sops.yaml exists")
+			if test.asked.From != "" {
+				test.asked.From = filepath.Join(w.rendered, test.asked.From)
+			}
+
+			s := w.session(t, "-newSecrets=true")
+
+			if test.has == "" {
+				problem := s.fails(t, diagnosis.ExitBadInput, diagnosis.SecretsExist, test.asked)
+				require.Contains(t, problem.Cause, "talos/talsecret.sops.yaml exists")
+			} else {
+				s.succeeds(t, test.asked)
+				require.Equal(t, report.Skipped, s.status("secrets", ""))
+				require.Contains(t, s.detail("secrets", ""), test.has)
+			}
 
 			after, err := os.ReadFile(w.secrets())
 			require.NoError(t, err)

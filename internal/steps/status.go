@@ -234,8 +234,9 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation, finding
 	case nextOf(findings, diagnosis.RenderedDiffers) != "":
 		return nextOf(findings, diagnosis.RenderedDiffers)
 	case len(drifted) > 0:
-		return fmt.Sprintf("mage applySequential -node=%s -update (%d of %d nodes differ from %s)", drifted[0].Node.Name,
-			len(drifted), len(nodes), run.Cluster.Files.Shown(run.Cluster.ConfigDir))
+		return endDrift(run, drifted[0].Observation, fmt.Sprintf("%s -update (%d of %d nodes differ from %s)",
+			command("applySequential", drifted[0].Node), len(drifted), len(nodes),
+			run.Cluster.Files.Shown(run.Cluster.ConfigDir)))
 	case isMissing(run.Settings.Kubeconfig):
 		return "mage kubeconfig"
 	default:

@@ -1,6 +1,7 @@
 package steps_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -113,6 +114,33 @@ func TestStatusShowsEveryStageAndTheNextCommand(t *testing.T) {
 		l.installed(t)
 		shows(t, l, "no-talosconfig", "TALOSCONFIG="+filepath.Join(l.folder, "missing"))
 	})
+}
+
+// An upgrade of Kubernetes changes the nodes, and not their files, which would take it back.
+func TestFilesThatAnUpgradeOfKubernetesHasOvertakenAreToBeMadeAnew(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1)
+	l.up(t)
+
+	for _, node := range l.Nodes {
+		replaceIn(t, l.ConfigFile(node.Name()), "v1.36.3", "v1.35.0")
+	}
+
+	const makeAnew = "restore talos/talsecret.yaml, or recover it: " +
+		"mage config:secrets -from=talos/clusterconfig/lab-cp1.yaml; then mage config:generate " +
+		"(the node runs Kubernetes v1.36.3, as declared, and its file is older)"
+
+	require.Contains(t, l.status(t), "\nnext: "+makeAnew+"\n")
+
+	for _, step := range []steps.Step{steps.Preflight{}, steps.Apply{}} {
+		s := l.session(t)
+		s.do(t, step)
+		require.Contains(t, fmt.Sprint(s.Findings()), makeAnew)
+	}
+
+	l.session(t).succeeds(t, steps.Secrets{Asked: true, From: l.ConfigFile("cp1")}, steps.Configs{Replace: true})
+	require.Contains(t, l.status(t), "\nnext: nothing: ")
 }
 
 func TestStatusNamesTwoEtcdsThatEachLookHealthy(t *testing.T) {

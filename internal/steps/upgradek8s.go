@@ -251,7 +251,7 @@ func (u *kubernetesUpgrader) compareConfigs(ctx context.Context) {
 			ID: diagnosis.K8sConfigsDifferent, Severity: diagnosis.Warning, Node: seen.Node.Name, Address: seen.Address,
 			Cause: "its config differs from " + u.shown(seen.Node.ConfigFile) + ":\n" +
 				machineconfig.Diff(seen.Config, u.Configs[seen.Node.Name]),
-			Next: "mage config:generate, then " + command("applySequential", seen.Node) + " -dryRun",
+			Next: renderAnew(u.Run) + ", then " + command("applySequential", seen.Node) + " -dryRun",
 		})
 	}
 }

@@ -150,7 +150,7 @@ func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
 	case v.joining:
 		result.status, result.detail = report.Joining, v.joiningText(seen)
 	case seen.Relation == observe.ConfigDrifted:
-		result.status, result.detail = report.Drifted, seen.Stage()+", differs from "+node.ConfigFile
+		result.status, result.detail = report.Drifted, seen.Stage()+", differs from "+v.shown(node.ConfigFile)
 	case seen.Relation == observe.ConfigUnread:
 		result.status, result.detail = report.Warned, seen.Stage()+", its config could not be compared"
 	}

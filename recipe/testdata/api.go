@@ -138,6 +138,8 @@ const StatusOK Status = "ok"
 
 const StatusPlanned Status = "would change"
 
+const StatusRefused Status = "refused"
+
 const StatusSkipped Status = "skipped"
 
 const StatusWarned Status = "warning"

@@ -55,6 +55,8 @@ type Embedded struct {
 	Agree func(name string) error
 	// Next is what to do in the program, for problems that flags help with on a command line.
 	Next map[diagnosis.ID]string
+	// Names are the program's for what it gives in the place of flags, by these: "-node".
+	Names map[string]string
 }
 
 // Failure is how a call ended if not well.
@@ -295,6 +297,10 @@ func (i Invocation) start(ctx context.Context, target string, flags settings.Ove
 		return nil, nil, i.badInput(err)
 	}
 
+	if i.Embedded != nil {
+		loaded.Rename(i.Embedded.Names)
+	}
+
 	planned := list(loaded)
 	if err := i.judge(loaded, target, planned); err != nil {
 		return nil, nil, i.badInput(err)
@@ -497,7 +503,7 @@ func (i Invocation) conclude(ctx context.Context, run *steps.Run, planned []step
 	}
 
 	if drifted := steps.Drifted(results); drifted > 0 {
-		i.say("\n%s from %s\n", differ(drifted), run.Settings.ClusterConfigDir)
+		i.say("\n%s from %s\n", differ(drifted), run.Cluster.Files.Shown(run.Settings.ClusterConfigDir))
 	}
 
 	if joining := steps.Joining(results); len(joining) > 0 {

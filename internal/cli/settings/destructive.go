@@ -1,6 +1,8 @@
 package settings
 
 import (
+	"fmt"
+
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -31,7 +33,8 @@ func (s *Settings) RefuseUnasked(target string, terminal bool) error {
 	case !known:
 		return nil
 	case needsObject && nodes && cluster:
-		return diagnosis.NewProblem(diagnosis.ObjectMissing, target+" has -node and -cluster, which is all nodes",
+		return diagnosis.NewProblem(diagnosis.ObjectMissing, fmt.Sprintf("%s has %s and %s, which is all nodes", target,
+			s.NameOf("NODE"), s.NameOf("-cluster")),
 			"leave one of them out").In(stepName)
 	case needsObject && !nodes && !cluster:
 		return diagnosis.NewProblem(diagnosis.ObjectMissing, target+" has to be told which nodes it is for",

@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"path/filepath"
 	"time"
 )
@@ -121,6 +122,8 @@ type Settings struct {
 	given Overrides
 	// chosen are the names of those that somebody set.
 	chosen map[string]bool
+	// names are what messages call flags otherwise.
+	names map[string]string
 }
 
 // MoveConfigDir makes another folder that of the machine configs, and the talosconfig's with it where that was left to
@@ -137,8 +140,13 @@ func (s *Settings) MoveConfigDir(folder string) {
 func (s *Settings) NameOf(variable string) string {
 	knob, _ := Lookup(variable)
 
-	return knob.givenAs(s.given)
+	given := knob.givenAs(s.given)
+
+	return cmp.Or(s.names[given], given)
 }
+
+// Rename has messages call flags by other names, as whoever gave them does.
+func (s *Settings) Rename(names map[string]string) { s.names = names }
 
 // Detailed reports whether a person asked for everything that there is to tell.
 func (s *Settings) Detailed() bool { return s.Verbose || s.LogLevel == "debug" }

@@ -82,8 +82,7 @@ func TestTheLifeOfAClustersFiles(t *testing.T) {
 
 	secrets := d.read(t, "talsecret.yaml")
 
-	said = d.types(t, 2, "config:secrets")
-	require.Contains(t, said, "talsecret.yaml exists and is never replaced")
+	require.Contains(t, d.types(t, 0, "config:secrets"), "talsecret.yaml exists")
 	require.Equal(t, secrets, d.read(t, "talsecret.yaml"))
 
 	require.Contains(t, d.types(t, 8, "config:generate", "-dryRun"), "lab-cp1.yaml")
@@ -116,7 +115,10 @@ func TestTheLifeOfAClustersFiles(t *testing.T) {
 
 	require.Contains(t, d.types(t, 2, "config:secrets", "-from="+d.ConfigFile("worker1")), "it is the config of a worker")
 
-	d.types(t, 0, "config:secrets", "-from="+d.ConfigFile("cp1"))
+	for range 2 {
+		d.types(t, 0, "config:secrets", "-from="+d.ConfigFile("cp1"))
+	}
+
 	require.True(t, secrets == d.read(t, "talsecret.yaml"), "the secrets are others than those that were lost")
 	require.Contains(t, d.types(t, 0, "config:generate"), "nothing to write")
 	require.Empty(t, d.changes(), "no node was sent anything")

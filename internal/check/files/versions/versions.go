@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 
 	"github.com/talos-mage/talos-mage/internal/check"
@@ -198,14 +197,7 @@ func (c Component) declared(rendered *check.Rendered) bool {
 }
 
 // Tag is the image's version.
-func (c Component) Tag() string {
-	kubernetes, err := compatibility.KubernetesVersionFromImageRef(c.Image)
-	if err != nil {
-		return ""
-	}
-
-	return "v" + kubernetes.String()
-}
+func (c Component) Tag() string { return machineconfig.KubernetesOf(c.Image) }
 
 // mostBehind is how many minor versions a part may be older than the API servers.
 var mostBehind = map[string]int{"kubelet": 3, "kube-controller-manager": 1, "kube-scheduler": 1}

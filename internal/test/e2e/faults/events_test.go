@@ -96,7 +96,7 @@ func (o outcome) failures() []said {
 
 // inFull has the cause that stands above where the last line leaves it out.
 func (o outcome) inFull(last said) said {
-	if last.cause != "failed, as told above" {
+	if !strings.HasSuffix(last.cause, "ed, as told above") {
 		return last
 	}
 

@@ -47,6 +47,10 @@ var story = []chapter{
 		{typed: "talos-mage completion fish >~/.config/fish/completions/talos-mage.fish"},
 		{typed: "talos-mage explain <finding>"},
 		{typed: "talos-mage explain TM065"},
+		{typed: "talos-mage demo -discover"},
+		{typed: "talos-mage demo -talosVersion=…"},
+		{typed: "cp -r talos rehearsal && rm -rf rehearsal/clusterconfig rehearsal/talsecret*"},
+		{typed: `sed -i 's/192\.168\.10\./127.0.2./g' rehearsal/*.yaml`},
 		{typed: "talos-mage config:schema"},
 		{typed: "talos-mage config:schema -of=cluster.yaml"},
 		{typed: "talos-mage config:schematic"},
@@ -119,6 +123,8 @@ var story = []chapter{
 		{typed: "talos-mage applyNode <address> -mode=auto"},
 		{typed: "task talos:apply-node IP=<address> MODE=auto"},
 		{typed: "talos-mage applySequential -node=<node> -update"},
+		{typed: "talos-mage apps"},
+		{typed: "task bootstrap:apps"},
 		{typed: "talos-mage health"},
 		{typed: "talos-mage health -profile=interop"},
 		{typed: "talos-mage diagnose"},
@@ -212,6 +218,13 @@ func (d *desk) writeFiles(t *testing.T) {
 
 	for _, name := range []string{"controlplane.yaml", "cp1.yaml"} {
 		require.NoError(t, os.WriteFile(filepath.Join(d.root, name), config, 0o600))
+	}
+
+	for _, path := range []string{"kubernetes/apps/network/kustomization.yaml", "bootstrap/helmfile.d/00-crds.yaml",
+		"bootstrap/helmfile.d/01-apps.yaml"} {
+		path = filepath.Join(d.root, filepath.FromSlash(path))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
 	}
 
 	require.NoError(t, os.MkdirAll(filepath.Join(d.home, ".config", "fish", "completions"), 0o700))
