@@ -66,6 +66,28 @@ func TestEachOfTheThreeClocksEndsTheWait(t *testing.T) {
 	}
 }
 
+// Handshakes are what many nodes cost most.
+func TestANodeThatIsWaitedForIsAskedAgainOnTheSameConnection(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.untilMaintenance(t)
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = 2 * time.Minute })
+	l.session(t).succeeds(t, steps.Apply{}, steps.Verify{})
+
+	observed, connections := 0, map[string]bool{}
+
+	for _, call := range l.Node("cp1").Calls() {
+		connections[call.Peer] = true
+
+		if call.Name() == "ServiceList" {
+			observed++
+		}
+	}
+
+	require.Greater(t, observed, 3*len(connections))
+}
+
 func TestAnInstallThatFailsIsToldWithItsReasonIfTheNodeGaveOne(t *testing.T) {
 	t.Parallel()
 

@@ -35,7 +35,7 @@ func (r *Result) write(text *strings.Builder, size Size) {
 	own := size.ours()
 
 	fmt.Fprintf(text, "\n### %d nodes\n\n%d processors with a load of %s before, talosctl %s, nodes of Talos %s whose "+
-		"time passes %d times as fast.\n\n", size.Nodes, r.Processors, r.Load, r.Talosctl, talosVersion, r.Scale)
+		"time passes × %d.\n\n", size.Nodes, r.Processors, r.Load, r.Talosctl, talosVersion, r.Scale)
 	text.WriteString("| brought up by | time | of the floor | processor | of ours | memory | of ours | up at its end |\n" +
 		"|---|---:|---:|---:|---:|---:|---:|---:|\n")
 	fmt.Fprintf(text, "| nobody: the floor | %s | 1.00 | | | | | |\n", seconds(size.Floor))

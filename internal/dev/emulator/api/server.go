@@ -94,8 +94,7 @@ func (s *server) Drain() {
 		}
 	}
 
-	s.port.Release()
-	s.port.DropHandshakes()
+	s.port.LetGo()
 	s.grpc.Stop()
 	<-drained
 }

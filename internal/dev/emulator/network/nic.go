@@ -35,6 +35,7 @@ type NIC struct {
 	frozen    []*Wire // connections that hang until the machine is heard of again
 	err       error   // why an address could not be bound, if so
 	rebinding bool    // a try to bind it again is due
+	closed    bool    // the machine is gone for good
 }
 
 // NewNIC makes a card without addresses.
@@ -203,6 +204,12 @@ func (n *NIC) Hold(w *Wire) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
+	if n.closed {
+		w.Cut()
+
+		return
+	}
+
 	n.frozen = append(n.frozen, w)
 }
 
@@ -287,15 +294,13 @@ func (n *NIC) Close() {
 		ports = append(ports, p)
 	}
 
-	n.addresses = nil
-	n.silent = false
+	n.addresses, n.silent, n.closed = nil, false, true
 	n.thaw()
 	n.reconcile()
 	n.mu.Unlock()
 
 	for _, p := range ports {
-		p.Close() //nolint:errcheck // never fails
-		p.Reset()
+		p.Abandon()
 	}
 }
 

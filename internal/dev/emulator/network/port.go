@@ -19,6 +19,7 @@ type Port struct {
 
 	mu    sync.Mutex
 	conns map[*Wire]struct{}
+	over  bool // nobody may wait for a connection any more
 }
 
 // open listens on one address. Needs nic.mu.
@@ -100,9 +101,13 @@ func (p *Port) wrap(conn net.Conn) *Wire {
 	w := &Wire{Conn: conn, port: p, stalled: stall, thawed: make(chan struct{})}
 
 	p.mu.Lock()
-	defer p.mu.Unlock()
-
 	p.conns[w] = struct{}{}
+	over := p.over
+	p.mu.Unlock()
+
+	if over {
+		w.letGo()
+	}
 
 	return w
 }
@@ -134,15 +139,6 @@ func (p *Port) freezeAll() []*Wire {
 	return live
 }
 
-// Release lets go of those who wait for frozen connections, which stay as they are for the other side.
-func (p *Port) Release() {
-	for _, w := range p.live() {
-		if w.isFrozen() {
-			w.unblock()
-		}
-	}
-}
-
 // DropHandshakes cuts the connections whose TLS handshake is not over: gRPC's server would wait for them when it is
 // stopped.
 func (p *Port) DropHandshakes() {
@@ -153,20 +149,43 @@ func (p *Port) DropHandshakes() {
 	}
 }
 
+// LetGo lets go of those who wait for frozen connections or in a handshake, also in one that is about to begin. Frozen
+// connections stay as they are for the other side.
+func (p *Port) LetGo() {
+	for _, w := range p.last() {
+		if w.isFrozen() || w.isShaking() {
+			w.letGo()
+		}
+	}
+}
+
 // Abandon closes the port and lets go of every connection at once.
 func (p *Port) Abandon() {
 	p.Close() //nolint:errcheck // never fails
-	p.Release()
 	p.Reset()
 }
 
 // Reset cuts what is left after the listener closed; a frozen connection sends nothing, not even its end.
 func (p *Port) Reset() {
-	for _, w := range p.live() {
-		if !w.isFrozen() {
-			w.Cut()
-		}
+	for _, w := range p.last() {
+		w.letGo()
 	}
+}
+
+// last are the live connections. Those that come later, or begin a handshake later, are let go at once.
+func (p *Port) last() []*Wire {
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+
+	return p.live()
+}
+
+func (p *Port) isOver() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	return p.over
 }
 
 // Find is the live connection from a peer, nil if it is gone.

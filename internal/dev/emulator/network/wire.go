@@ -74,9 +74,21 @@ func (w *Wire) SetDeadline(at time.Time) error {
 // Shake notes that a TLS handshake begins. A rude wire that is closed in between is reset.
 func (w *Wire) Shake(rude bool) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	w.shaking, w.rude = true, rude
+	w.mu.Unlock()
+
+	if w.port.isOver() {
+		w.letGo()
+	}
+}
+
+// letGo ends the reads on a wire: it is cut, unless it is frozen.
+func (w *Wire) letGo() {
+	if w.isFrozen() {
+		w.unblock()
+	} else {
+		w.Cut()
+	}
 }
 
 // Shaken notes that the handshake is over.
