@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cosi-project/runtime/pkg/safe"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -182,6 +183,21 @@ func kubeSpanAlone(c *v1alpha1.Config) {
 	c.ClusterConfig.ClusterDiscoveryConfig = nil //nolint:staticcheck // as above
 }
 
+// staged stages a config on a machine that others may ask just now, which takes one at a time.
+func staged(t *testing.T, c *client.Client, data []byte) *machineapi.ApplyConfiguration {
+	t.Helper()
+
+	var reply *machineapi.ApplyConfiguration
+
+	eventually(t, func() (err error) {
+		reply, err = apply(t, c, data, modeStaged)
+
+		return err
+	})
+
+	return reply
+}
+
 func TestClaim_12_07_OlderReleasesDemandWhatItDoesNot(t *testing.T) {
 	t.Parallel()
 
@@ -222,13 +238,8 @@ func TestClaim_12_07_OlderReleasesDemandWhatItDoesNot(t *testing.T) {
 		c.MachineConfig.MachineFiles = []*v1alpha1.MachineFile{{FilePath: "/var/a", FileOp: "create"}} //nolint:staticcheck // it warns
 	})
 
-	quiet, err := apply(t, older, data, modeStaged)
-	require.NoError(t, err)
-	require.Empty(t, quiet.GetWarnings())
-
-	warned, err := apply(t, newer, data, modeStaged)
-	require.NoError(t, err)
-	require.Contains(t, warned.GetWarnings(),
+	require.Empty(t, staged(t, older, data).GetWarnings())
+	require.Contains(t, staged(t, newer, data).GetWarnings(),
 		".machine.files is deprecated; use dedicated configuration documents instead")
 }
 

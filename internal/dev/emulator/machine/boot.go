@@ -371,6 +371,8 @@ type kubelet struct {
 	life context.Context //nolint:containedctx // as those of the boot
 	stop context.CancelFunc
 
+	posting sync.Mutex // so that what it posts last is the latest
+
 	// What follows is guarded by boot.mu.
 	restart    context.CancelFunc // nil before kubelet is started
 	image      string             // what the run was started with

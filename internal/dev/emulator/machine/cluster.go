@@ -469,6 +469,9 @@ func (k *kubelet) register(cluster *etcd.Cluster) {
 
 // postStatus is a kubelet that makes its node, or tells that it lives.
 func (k *kubelet) postStatus(cluster *etcd.Cluster) {
+	k.posting.Lock()
+	defer k.posting.Unlock()
+
 	k.boot.mu.Lock()
 	image, pods := k.image, append([]kubernetes.StaticPod{}, k.boot.controlPlane.running...)
 	k.boot.mu.Unlock()

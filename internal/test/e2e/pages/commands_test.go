@@ -173,7 +173,7 @@ var notTyped = []struct {
 	{"go test ./internal/test/e2e/kills -kills=N -seed=S", "is how that test prints its replay", ""},
 	{"go test ./cmd/talos-mage -run '^$' -bench Start", "the gate runs each benchmark", ""},
 	{"go tool mage bench -nodes=6,24 -write", "takes many minutes, and rewrites a page", ""},
-	{"go tool mage bench -nodes=100 -scale=2 -write", "as above", ""},
+	{"go tool mage bench -nodes=100 -scale=1 -write", "as above", ""},
 	{"go tool mage dist", "another test makes what it makes", "TestTwoFoldersMakeTheSameBytes"},
 	{"talos-mage up:health", "is an importer's own name for it", "TestUnderAnAliasTargetsStandBesideOnesOfTheSameNames"},
 	{"mage -h <target>", "Mage's own", ""},
