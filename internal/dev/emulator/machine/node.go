@@ -220,12 +220,7 @@ func (n *Node) start() error {
 // reservePort settles the API's port before the machine answers, so that Endpoint can tell it; elsewhere it proves that
 // the port is free.
 func (n *Node) reservePort() error {
-	listener, err := n.Lab.network.Listen(netip.AddrPortFrom(n.options.Address, APIPort))
-	if err != nil {
-		return err
-	}
-
-	return listener.Close()
+	return n.Lab.network.Reserve(netip.AddrPortFrom(n.options.Address, APIPort))
 }
 
 // run boots the machine again and again until the lab closes.

@@ -102,6 +102,10 @@ func (n *NIC) RemoveAddress(address netip.Addr) {
 
 // Listen opens a port on all of the card's addresses, present and future.
 func (n *NIC) Listen(number uint16) (*Port, error) {
+	return onceFree(func() (*Port, error) { return n.listen(number) })
+}
+
+func (n *NIC) listen(number uint16) (*Port, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 

@@ -1,6 +1,7 @@
 package network_test
 
 import (
+	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -72,4 +73,23 @@ func TestNobodyWaitsForAConnectionOfAPortThatIsOver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// As by a child process that has a copy of the socket for a moment more.
+func TestAnAddressThatIsJustBeingLetGoOfIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
+	wiring, at := network.NewWiring(), netip.MustParseAddrPort("127.99.1.1:50001")
+
+	other, err := net.Listen("tcp", at.String())
+	require.NoError(t, err)
+	time.AfterFunc(50*time.Millisecond, func() { other.Close() }) //nolint:errcheck // it closes
+
+	nic := network.NewNIC(wiring)
+	require.NoError(t, nic.SetAddresses(at.Addr()))
+	t.Cleanup(nic.Close)
+
+	_, err = nic.Listen(at.Port())
+	require.NoError(t, err)
+	require.Error(t, wiring.Reserve(at), "it is in use for good")
 }

@@ -82,6 +82,30 @@ func (n *Wiring) Listen(declared netip.AddrPort) (net.Listener, error) {
 	return listener, nil
 }
 
+// Reserve proves that nobody else listens where a declared address is found here, and settles its port.
+func (n *Wiring) Reserve(declared netip.AddrPort) error {
+	listener, err := onceFree(func() (net.Listener, error) { return n.Listen(declared) })
+	if err != nil {
+		return err
+	}
+
+	return listener.Close() //nolint:wrapcheck // it names the address
+}
+
+// leaving is how long an address may be in use that was let go of, of the wall's time.
+const leaving = 2 * time.Second
+
+// onceFree listens where somebody may still be leaving: a child process that this one is just starting has a copy of
+// each socket until it executes its program.
+func onceFree[T any](listen func() (T, error)) (T, error) {
+	for until := time.Now().Add(leaving); ; time.Sleep(rebind) { //nolint:forbidigo // of the wall's time, as a process starts
+		opened, err := listen()
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(until) {
+			return opened, err
+		}
+	}
+}
+
 // OpenError says what is in the way of a listener.
 func OpenError(at netip.AddrPort, err error) error {
 	switch {
