@@ -166,6 +166,25 @@ func (n *NIC) Refuse(number uint16, refused bool) {
 // SetSilent makes the machine vanish from the network, or come back. Live connections hang while it is gone and are
 // reset on return.
 func (n *NIC) SetSilent(silent bool) {
+	n.turnSilent(silent)
+
+	// Until it is dark everywhere an address refuses connections instead. What is in the way is tried again later.
+	onceFree(func() (struct{}, error) { return struct{}{}, n.reconciled() }) //nolint:errcheck // as said
+}
+
+// reconciled tries again what could not be opened, and says what still can't be.
+func (n *NIC) reconciled() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.err != nil {
+		n.reconcile()
+	}
+
+	return n.err
+}
+
+func (n *NIC) turnSilent(silent bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
