@@ -385,7 +385,7 @@ func (a *applier) send(ctx context.Context, seen observe.Observation, conn *talo
 	}
 
 	if conn == nil {
-		if conn, err = a.dial(ctx, seen); err != nil {
+		if conn, err = a.observer.Dialer().Open(ctx, seen.Probed); err != nil {
 			if seen.ReadErr = err; seen.FailedForGood() {
 				return a.readFailure(seen)
 			}
@@ -416,15 +416,6 @@ func (a *applier) send(ctx context.Context, seen observe.Observation, conn *talo
 	default:
 		return a.classified(talos.OpApply, err)
 	}
-}
-
-// dial connects to a node as it answers.
-func (a *applier) dial(ctx context.Context, seen observe.Observation) (*talos.Conn, error) {
-	if seen.State == talos.Maintenance {
-		return a.observer.Dialer().Maintenance(ctx, seen.Address)
-	}
-
-	return a.observer.Dialer().Secure(ctx, seen.Address)
 }
 
 // admit lets a config out only to the declared machine, whose disks, links and version were checked. It reads on the

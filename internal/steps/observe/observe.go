@@ -77,7 +77,7 @@ func (o *Observer) observe(ctx context.Context, node *inventory.Node, more readi
 func (o *Observer) look(ctx context.Context, node *inventory.Node, more reading) (Observation, *talos.Conn) {
 	seen, conn := o.contact(ctx, node, more)
 	if seen.State == talos.Maintenance {
-		conn = o.readMaintenance(ctx, &seen, conn)
+		conn = o.readMachine(ctx, &seen, conn)
 	}
 
 	return seen, conn
@@ -124,13 +124,12 @@ func (o *Observer) reach(ctx context.Context, node *inventory.Node) (talos.Probe
 	return o.Probe(ctx, node), nil
 }
 
-// readMaintenance reads what there is to know of a node in maintenance, on the given connection or one of its own,
-// which it leaves open.
-func (o *Observer) readMaintenance(ctx context.Context, seen *Observation, conn *talos.Conn) *talos.Conn {
-	var err error
-
+// readMachine reads what a node tells in maintenance and configured by us alike, on the given connection or one of its
+// own, which it leaves open.
+func (o *Observer) readMachine(ctx context.Context, seen *Observation, conn *talos.Conn) *talos.Conn {
 	if conn == nil {
-		if conn, err = o.Dialer().Maintenance(ctx, seen.Address); err != nil {
+		var err error
+		if conn, err = o.Dialer().Open(ctx, seen.Probed); err != nil {
 			seen.ReadErr = err
 			return nil
 		}
@@ -142,20 +141,13 @@ func (o *Observer) readMaintenance(ctx context.Context, seen *Observation, conn 
 	return conn
 }
 
-// readConfigured reads what there is to know of a node configured by us, on the given connection or one of its own,
-// which it leaves open.
+// readConfigured reads what there is to know of a node configured by us, on a connection as readMachine does.
 func (o *Observer) readConfigured(ctx context.Context, seen *Observation, conn *talos.Conn, more reading) *talos.Conn {
-	var err error
-
-	if conn == nil {
-		if conn, err = o.Dialer().Secure(ctx, seen.Address); err != nil {
-			seen.ReadErr = err
-			return nil
-		}
+	if conn = o.readMachine(ctx, seen, conn); conn == nil {
+		return nil
 	}
 
-	o.identify(ctx, seen, conn)
-	seen.readStatus(ctx, conn)
+	var err error
 
 	seen.Services, err = conn.Services(ctx)
 	seen.failed(err)

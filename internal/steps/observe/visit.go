@@ -51,7 +51,7 @@ func (v *Visit) again(ctx context.Context, more reading) (Observation, bool) {
 	v.observer.noteContact(ctx, &seen, v.conn, more)
 
 	if seen.State == talos.Maintenance {
-		v.observer.readMaintenance(ctx, &seen, v.conn)
+		v.observer.readMachine(ctx, &seen, v.conn)
 	}
 
 	return seen, true
