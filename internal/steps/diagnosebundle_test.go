@@ -114,7 +114,7 @@ func TestABundleHoldsNoSecretWhereverOneStands(t *testing.T) {
 		"nodes/cp1/events.txt", "nodes/cp1/services.txt", "nodes/cp1/facts.txt", "nodes/cp1/logs/kubelet.txt",
 		"nodes/cp1/running.yaml", "nodes/cp1/declared.yaml",
 	} {
-		require.NotEmpty(t, files[name], name)
+		require.NotEmpty(t, files[name], "%s; what was read: %s", name, files["nodes/cp1/status.txt"])
 	}
 
 	// Each source is in it.

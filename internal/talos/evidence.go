@@ -179,33 +179,39 @@ func (t *tail) whole() []string {
 	return lines
 }
 
-// eventsQuiet is how long a node is listened to without a word before all events of the past have come.
-const eventsQuiet = 300 * time.Millisecond
+// eventsQuiet is how long a node is listened to after an event without another, before all those of the past have come.
+const eventsQuiet = time.Second
 
-// PastEvents reads the last events that the node remembers, oldest first.
+// PastEvents reads the last events that the node remembers, oldest first. A node has some from its boot on: the error
+// is that of one that told none in time, too.
 func (c *Conn) PastEvents(ctx context.Context, last int) ([]Event, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errNoAnswer)
 	defer cancel()
 
-	var events []Event
+	var (
+		events []Event
+		quiet  <-chan time.Time
+	)
 
 	updates := c.Events(ctx, 0)
 	for {
 		select {
 		case update, open := <-updates:
 			switch {
-			case !open || errors.Is(update.Err, io.EOF):
-				return events, nil
-			case update.Err != nil && len(events) == 0:
-				return nil, update.Err
-			case update.Err != nil:
-				return events, nil
-			}
+			case open && update.Err == nil:
+				if events = append(events, update.Event); len(events) > last {
+					events = events[1:]
+				}
 
-			if events = append(events, update.Event); len(events) > last {
-				events = events[1:]
+				quiet = time.After(eventsQuiet)
+			case len(events) > 0 || errors.Is(update.Err, io.EOF):
+				return events, nil
+			case open:
+				return nil, update.Err
+			default:
+				return nil, c.failure(OpWatch, nil, context.Cause(ctx))
 			}
-		case <-time.After(eventsQuiet):
+		case <-quiet:
 			return events, nil
 		}
 	}

@@ -161,6 +161,28 @@ func TestEventsFollowTheNode(t *testing.T) {
 	stop()
 }
 
+func TestEventsThatDoNotComeAreNoneThatAreNotThere(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.configured(t, "cp1", emulator.NodeOptions{})
+
+	impatient := *l.dialer
+	impatient.Timeout = 250 * time.Millisecond
+
+	conn, err := impatient.Secure(t.Context(), node.Endpoint())
+	require.NoError(t, err)
+
+	defer conn.Close()
+
+	node.Set(func(f *emulator.Faults) { f.Calls = []emulator.CallFault{{Method: "Events", Do: emulator.Hang}} })
+
+	events, err := conn.PastEvents(t.Context(), 100)
+	require.ErrorContains(t, err, "no answer")
+	require.Equal(t, talos.Retry, talos.Classify(talos.OpWatch, err))
+	require.Empty(t, events)
+}
+
 // Why an install failed is known to a node until its API closes, which is at once.
 func TestInstallFailureTellsWhyAnInstallFailed(t *testing.T) {
 	t.Parallel()
