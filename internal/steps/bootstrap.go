@@ -78,8 +78,10 @@ type bootstrapper struct {
 	*work
 	// absent are the control planes that have no part in this run: they are reported, and not waited for.
 	absent []*inventory.Node
-	// sent is the Bootstrap that this run sent, if it did; planned what a dry run would have done.
+	// sent is the Bootstrap that this run sent, if it did; undone how many reboots have undone, and planned what a dry run
+	// would have done.
 	sent    *sentBootstrap
+	undone  int
 	planned []outcome
 	// clocks and since measure how long a control plane that can't say yet whether it holds data has been waited for.
 	clocks map[string]*clocks
@@ -102,13 +104,13 @@ func (w waits) of(what string, now time.Time) time.Time {
 // bringUp ends with an etcd that all reachable control planes belong to, or says what is in the way. A Bootstrap that a
 // power cut undid is made again, a few times.
 func (b *bootstrapper) bringUp(ctx context.Context) (observe.EtcdSurvey, *diagnosis.Problem) {
-	for again := maxReboots; ; again-- {
+	for {
 		survey, problem := b.decide(ctx)
 		if problem != nil || b.Settings.DryRun {
 			return survey, problem
 		}
 
-		survey, problem = b.awaitWhole(ctx, again > 0)
+		survey, problem = b.awaitWhole(ctx, b.undone < maxReboots)
 		if problem != nil || b.sent == nil || !b.sent.undone(survey) {
 			return survey, problem
 		}
@@ -329,8 +331,8 @@ func timeCommand(node *inventory.Node) string {
 	return fmt.Sprintf("check that %s reaches its NTP servers: %s", node.Name, talosctl(node, "get timeservers"))
 }
 
-// reportMembers records a result for each control plane. What one of them is in the way of, or a signal, is not the
-// others' failure.
+// reportMembers records a result for each control plane, and leaves out of later steps those that etcd lacks. What one of
+// them is in the way of, or a signal, is not the others' failure.
 func (b *bootstrapper) reportMembers(survey observe.EtcdSurvey, problem *diagnosis.Problem) {
 	for _, node := range survey {
 		result := report.Result{
@@ -352,6 +354,7 @@ func (b *bootstrapper) reportMembers(survey observe.EtcdSurvey, problem *diagnos
 			result.Status, result.Detail = report.Skipped, node.Text()
 		case !node.Healthy():
 			result.Status, result.Detail, result.Err = report.Failed, "", errors.New(node.Text())
+			b.observer.Note(node.Node, func(facts *observe.Facts) { facts.Failed = problem })
 		case b.sent == nil || b.sent.earlier:
 			result.Status = report.Skipped
 		case node.Node == b.sent.to:

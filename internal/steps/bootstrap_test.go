@@ -88,6 +88,39 @@ func TestAnEtcdThatRunsAndIsNotHealthyYetIsWaitedFor(t *testing.T) {
 	l.requireOneEtcd(t)
 }
 
+func TestABootstrapThatAPowerCutUndidIsMadeAgainHoweverLongTheNodeWasOff(t *testing.T) {
+	t.Parallel()
+
+	const limit = 150 * time.Second // for etcd, of the nodes' time
+
+	l := newLab(t, 1, 0, func(options *labcluster.Options) { options.Timing.EtcdData = time.Minute })
+	l.installed(t)
+	fault(l.Node("cp1"), emulator.CallFault{Method: "Bootstrap", Do: emulator.Cut, When: emulator.AfterEffect, Times: 1})
+
+	back := make(chan error, 1)
+
+	go func() {
+		for sent, _ := l.bootstraps(); sent == 0 && t.Context().Err() == nil; sent, _ = l.bootstraps() {
+			time.Sleep(time.Millisecond)
+		}
+
+		l.Node("cp1").PowerOff()
+
+		back <- l.Lab.Clock().Sleep(t.Context(), limit+10*time.Second)
+
+		l.Node("cp1").PowerOn()
+	}()
+
+	s := l.session(t, "ETCD_TIMEOUT="+limit.String(), "NODE_REACHABILITY_RETRIES=200").succeeds(t, steps.Bootstrap{})
+	require.NoError(t, <-back)
+	require.Contains(t, s.out.String(), "it rebooted right after Bootstrap, before etcd had any data: bootstrapping again")
+
+	sent, effective := l.bootstraps()
+	require.Equal(t, 2, sent)
+	require.Equal(t, 2, effective)
+	l.requireOneEtcd(t)
+}
+
 // eventuallyAnswers waits until the machines serve their secure API with etcd in their list of services.
 func eventuallyAnswers(t *testing.T, l *lab, names ...string) {
 	t.Helper()

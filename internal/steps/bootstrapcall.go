@@ -89,16 +89,11 @@ func (b *bootstrapper) call(ctx context.Context, survey observe.EtcdSurvey) wait
 	}
 
 	if b.sent != nil {
-		switch undone := b.sent.undone(survey); {
-		case undone && !b.sent.toldUndone:
-			b.sent.toldUndone = true
-			b.Log.Warn().Str("node", b.sent.to.Name).Msg(
-				"it rebooted right after Bootstrap, before etcd had any data: bootstrapping again")
-		case !undone && b.tookEffect(survey):
+		if !b.sent.undone(survey) && b.tookEffect(survey) {
 			return wait.State{Done: true}
 		}
 
-		if problem := b.beyondResending(target); problem != nil {
+		if problem := b.beyondResending(survey, target); problem != nil {
 			return wait.State{Problem: problem}
 		}
 
@@ -114,9 +109,33 @@ func (b *bootstrapper) call(ctx context.Context, survey observe.EtcdSurvey) wait
 	return b.judgeReply(ctx, target, b.send(ctx, target))
 }
 
-// beyondResending ends a run whose Bootstraps have come to nothing for as long as etcd may take.
-func (b *bootstrapper) beyondResending(target observe.EtcdObservation) *diagnosis.Problem {
-	since := b.since.of("bootstrap: no effect", b.sent.at)
+// beyondResending ends a run whose Bootstraps have come to nothing for as long as etcd may take, or were undone by reboots
+// too often. What a reboot has undone is begun anew, however long the node was off.
+func (b *bootstrapper) beyondResending(survey observe.EtcdSurvey, target observe.EtcdObservation) *diagnosis.Problem {
+	const noEffect = "bootstrap: no effect"
+
+	if b.sent.undone(survey) {
+		if b.sent.toldUndone {
+			return nil
+		}
+
+		b.sent.toldUndone = true
+		b.undone++
+		delete(b.since, noEffect)
+
+		if b.undone > maxReboots {
+			return b.problem(target.Observation, diagnosis.BootstrapFailed,
+				fmt.Sprintf("it has rebooted right after Bootstrap %d times, before etcd had any data", b.undone),
+				command("diagnose", target.Node))
+		}
+
+		b.Log.Warn().Str("node", b.sent.to.Name).Msg(
+			"it rebooted right after Bootstrap, before etcd had any data: bootstrapping again")
+
+		return nil
+	}
+
+	since := b.since.of(noEffect, b.sent.at)
 	if target.Asked.Sub(since) < b.Settings.EtcdTimeout {
 		return nil
 	}

@@ -407,6 +407,38 @@ func TestANodeThatFallsSilentInAPullIsNotWaitedForForEver(t *testing.T) {
 	require.Equal(t, "v1.13.9 v1.14.1", l.versions())
 }
 
+// The only control plane's API goes away whenever it restarts, and with it whoever could be asked to drain the node.
+func TestAKubernetesAPIThatIsAwayForAWhileIsWaitedForBeforeADrain(t *testing.T) {
+	t.Parallel()
+
+	// The pull is long enough to take the API away meanwhile.
+	l := toUpgrade(t, 1, 0, documents.Talos, func(options *labcluster.Options) { options.Timing.Pull = 20 * time.Second })
+	node := l.Node("cp1")
+
+	s := l.session(t, "-yes=true")
+	healed := make(chan struct{})
+
+	go func() {
+		defer close(healed)
+
+		for calls(node, "Pull") == 0 && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+
+		node.Set(func(f *emulator.Faults) { f.KubernetesDown = true })
+
+		for !strings.Contains(s.out.String(), "draining: the Kubernetes API: ") && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+
+		node.Set(func(f *emulator.Faults) { f.KubernetesDown = false })
+	}()
+
+	s.succeeds(t, steps.Upgrade{})
+	<-healed
+	require.Equal(t, documents.Talos, l.versions())
+}
+
 func TestACordonOfSomebodyElseStays(t *testing.T) {
 	t.Parallel()
 

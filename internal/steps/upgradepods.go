@@ -71,7 +71,7 @@ func (t *turn) drain(ctx context.Context, _ *talos.Conn) error {
 
 	t.tell(t.node, "draining")
 
-	there, err := t.inKubernetes(ctx, t.node)
+	there, err := t.awaitInKubernetes(ctx)
 	if err == nil && there != nil {
 		err = t.gate.Drain(ctx, there.drainer, there.Name, func(now drain.Progress) { t.tell(t.node, drainText(now)) })
 		t.drained = err == nil
@@ -86,6 +86,23 @@ func (t *turn) drain(ctx context.Context, _ *talos.Conn) error {
 	}
 
 	return t.about(t.seen, drain.Problem(err, t.command(t.node))).From(err)
+}
+
+// awaitInKubernetes is inKubernetes, once the API answers: that of one control plane goes away whenever it restarts.
+func (t *turn) awaitInKubernetes(ctx context.Context) (there *kubeNode, err error) {
+	since := t.Clock.Now()
+	t.waiter().Until(ctx, func(ctx context.Context) wait.State { //nolint:errcheck // the last answer says more
+		there, err = t.inKubernetes(ctx, t.node)
+
+		return wait.State{
+			Done: err == nil || kube.Diagnose(err) != diagnosis.APINotReady, Node: t.node.Name, Pause: apiPause,
+			Limit: wait.Limit{For: "draining: the Kubernetes API: " + kube.Explain(err), Since: since,
+				Limit: t.Settings.APITimeout},
+			TimeUp: func(time.Duration) *diagnosis.Problem { return drain.Problem(err, t.command(t.node)) },
+		}
+	})
+
+	return there, err
 }
 
 func drainText(now drain.Progress) string {

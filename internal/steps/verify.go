@@ -3,7 +3,6 @@ package steps
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
@@ -82,15 +81,10 @@ func (s VerifyWorkers) Run(ctx context.Context, run *Run) error {
 	return diagnosis.Join(verified, started, work.awaitRegistered(ctx))
 }
 
-// awaitControlPlanes waits until the control planes have all that they wait for, but for those that bootstrap found
-// missing from etcd. Only those are reported that do not come so far: they are no workers.
+// awaitControlPlanes waits until the control planes have all that they wait for. Only those are reported that do not come
+// so far: they are no workers.
 func awaitControlPlanes(ctx context.Context, run *work) error {
-	controlPlanes := slices.DeleteFunc(ofRole(run.present(), inventory.ControlPlane),
-		func(node *inventory.Node) bool {
-			return slices.ContainsFunc(run.Report.Results(), func(result report.Result) bool {
-				return result.Step == bootstrapName && result.Node == node.Name && result.Status == report.Failed
-			})
-		})
+	controlPlanes := ofRole(run.present(), inventory.ControlPlane)
 
 	outcomes := fanout.Collect(ctx, observe.Limit, controlPlanes, func(ctx context.Context, node *inventory.Node) outcome {
 		started := time.Now()

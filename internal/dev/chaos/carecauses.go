@@ -29,7 +29,8 @@ var withoutKubernetes = []diagnosis.ID{diagnosis.K8sUpgradeFailed, diagnosis.K8s
 var ofUpgrade = causes{
 	Here: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy, diagnosis.UpgradeNodeAway,
 		diagnosis.UpgradeUnread, diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes,
-		diagnosis.UpgradeOtherSystem, diagnosis.UpgradePullFailed, diagnosis.UpgradeFailed, diagnosis.UpgradeRolledBack}),
+		diagnosis.UpgradeOtherSystem, diagnosis.UpgradePullFailed, diagnosis.UpgradeFailed, diagnosis.UpgradeRolledBack,
+		diagnosis.APINotReady}), // who drains the only control plane asks its own API
 	Around: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy,
 		diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes}),
 	Codes: []diagnosis.ExitCode{diagnosis.ExitApply, diagnosis.ExitPreflight, diagnosis.ExitBootstrap,

@@ -33,6 +33,8 @@ var (
 		diagnosis.KubeconfigUnavailable, diagnosis.NotRegistered,
 	}
 	withoutControlPlane = slices.Concat(withoutMember, withoutCluster)
+	// withoutCertificate: a worker's port stays closed, which not every step explains.
+	withoutCertificate = []diagnosis.ID{diagnosis.WorkerJoining, diagnosis.NodeRefused}
 )
 
 // The classes.
@@ -82,7 +84,9 @@ var (
 	swapped = Class{Name: "another node's config", Here: []diagnosis.ID{diagnosis.NodesSwapped},
 		Around: withoutControlPlane}
 	// moved: a machine with its own config answers where another node belongs; a declared MAC tells, else the config does.
-	moved = Class{Name: "another node's place", Here: []diagnosis.ID{diagnosis.NodesSwapped, diagnosis.WrongMachine},
+	// Nobody is where it belongs itself, as long as the other one has not come there.
+	moved = Class{Name: "another node's place",
+		Here:   append([]diagnosis.ID{diagnosis.NodesSwapped, diagnosis.WrongMachine}, away.Here...),
 		Around: withoutControlPlane}
 	// installFailed: the machine is back in maintenance.
 	installFailed = Class{Name: "back in maintenance", Here: []diagnosis.ID{diagnosis.InstallFailed},
@@ -105,17 +109,17 @@ var (
 	}
 	// unsynced: the machine's clock is not synced.
 	unsynced = Class{Name: "clock not synced",
-		Here: []diagnosis.ID{diagnosis.TimeNotSynced, diagnosis.StageStuck, diagnosis.BootstrapBlocked,
-			diagnosis.WorkerJoining}, Around: withoutControlPlane}
+		Here: append([]diagnosis.ID{diagnosis.TimeNotSynced, diagnosis.StageStuck, diagnosis.BootstrapBlocked},
+			withoutCertificate...), Around: withoutControlPlane}
 	// offClock: the machine's certificate is not valid at this time, or it takes ours for invalid.
 	offClock = Class{Name: "clock wrong",
-		Here: []diagnosis.ID{diagnosis.NodeClock, diagnosis.ClientRefused, diagnosis.StageStuck, diagnosis.BootstrapBlocked,
-			diagnosis.WorkerJoining},
+		Here: append([]diagnosis.ID{diagnosis.NodeClock, diagnosis.ClientRefused, diagnosis.StageStuck,
+			diagnosis.BootstrapBlocked}, withoutCertificate...),
 		// The kubeconfig that it makes is not valid yet, or no longer; nor is the certificate that it signs for a worker.
 		Around: append([]diagnosis.ID{diagnosis.APIRefusesClient, diagnosis.NodeClock}, withoutControlPlane...)}
 	// signerDown: no control plane signs workers' certificates.
 	signerDown = Class{Name: "trustd down", Here: []diagnosis.ID{diagnosis.StageStuck},
-		Around: []diagnosis.ID{diagnosis.WorkerJoining, diagnosis.NodeRefused}}
+		Around: withoutCertificate}
 	// bootstrapFails: the node refuses to bootstrap.
 	bootstrapFails = Class{Name: "Bootstrap refused", Here: []diagnosis.ID{diagnosis.BootstrapFailed}}
 	// etcdApart: etcd runs without this member, or not at all, so the node never becomes ready.

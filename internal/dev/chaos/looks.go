@@ -168,15 +168,15 @@ func (w *world) lookOnce(ctx context.Context, kind lookKind, number int) (*Look,
 type sight struct {
 	// ills are what nodes lack by their own records, or are cut off by; with is set for any fault, boots tells a node that
 	// came back from one that never went.
-	ills     map[string]string
-	faulty   map[string]bool
-	boots    map[string]int
-	cordoned []string
+	ills    map[string]string
+	faulty  map[string]bool
+	boots   map[string]int
+	cordons cordons
 }
 
 func (w *world) sight() sight {
 	seen := sight{ills: w.unhealthyNodes(), faulty: map[string]bool{}, boots: map[string]int{}}
-	seen.cordoned, _ = w.cordons()
+	seen.cordons = w.cordons()
 
 	for _, planned := range w.plan.Machines {
 		name := planned.Name
@@ -200,7 +200,7 @@ func (w *world) sight() sight {
 // patience are the limits of a look: where nothing is wrong none is reached, however busy the computer is.
 func (s sight) patience() []string {
 	for name, faulty := range s.faulty {
-		if faulty || s.ills[name] != "" || slices.Contains(s.cordoned, name) {
+		if faulty || s.ills[name] != "" || s.cordons.on(name) {
 			return []string{"HEALTH_TIMEOUT=6m"}
 		}
 	}
@@ -240,7 +240,7 @@ func (l *Look) compare(before, after sight) {
 		case before.moved(after, name):
 		case ill != "":
 			l.Ill[name] = ill
-		case !before.faulty[name] && !slices.Contains(before.cordoned, name) && !slices.Contains(after.cordoned, name):
+		case !before.faulty[name] && !before.cordons.on(name) && !after.cordons.on(name):
 			l.Well = append(l.Well, name)
 		}
 	}
@@ -251,7 +251,7 @@ func (l *Look) compare(before, after sight) {
 	slices.Sort(l.Well)
 }
 
-// changedSince is what a look has changed. Who cordoned a node that boots or resets is not asked: it does so itself.
+// changedSince is what a look has changed. Of cordons, those of the nodes' own Talos come and go by themselves.
 func (w *world) changedSince(run *Run, before, after sight) []string {
 	var changed []string
 
@@ -263,17 +263,9 @@ func (w *world) changedSince(run *Run, before, after sight) []string {
 		}
 	}
 
-	if before.cordoned == nil || after.cordoned == nil {
-		return changed
-	}
-
-	for name := range before.boots {
-		was, is := slices.Contains(before.cordoned, name), slices.Contains(after.cordoned, name)
-		if was != is && !before.moved(after, name) {
-			changed = append(changed, fmt.Sprintf("cordoned are %v instead of %v", after.cordoned, before.cordoned))
-
-			break
-		}
+	was, is := before.cordons.others(), after.cordons.others()
+	if before.cordons != nil && after.cordons != nil && !slices.Equal(was, is) {
+		changed = append(changed, fmt.Sprintf("cordoned are %v instead of %v", is, was))
 	}
 
 	return changed

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+
 	"github.com/talos-mage/talos-mage/internal/cluster/snapshot"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -165,7 +167,7 @@ func (w *world) begin(ctx context.Context, care *Care) error {
 	}
 
 	care.Happened = len(w.struck()) > struck
-	_, care.FirstCordons = w.cordons()
+	care.FirstCordons = w.cordons().ours()
 	care.FirstSnapshots = w.copies()
 
 	if care.Rotation != nil {
@@ -219,13 +221,12 @@ func (w *world) repeat(ctx context.Context, care *Care) error {
 func (w *world) judge(care *Care) {
 	operation := care.Operation
 
-	var cordoned []string
-
-	cordoned, care.AgainCordons = w.cordons()
+	cordons := w.cordons()
+	care.AgainCordons = cordons.ours()
 	care.Snapshots, care.Unhealthy = w.copies(), w.unhealthyNodes()
 	care.Made = w.lab.EtcdClusters() - care.clusters
 	care.Uncordoned = operation.Cordoned != "" && operation.Cordoned != operation.Node &&
-		!slices.Contains(cordoned, operation.Cordoned)
+		!cordons.on(operation.Cordoned)
 
 	for _, planned := range w.plan.Machines {
 		wanted := operation.Version != "" && (operation.Node == "" || operation.Node == planned.Name)
@@ -366,22 +367,37 @@ func (w *world) call(ctx context.Context, operation Operation, number int) (*Run
 		kind.list, w.search()...)
 }
 
-// cordons are the nodes that Kubernetes puts no pods on, and those of them whose cordon is marked as ours; all is nil
-// if there is nobody to ask.
-func (w *world) cordons() (all, ours []string) {
+// cordons are the nodes that Kubernetes puts no pods on, each with its annotations; nil if there was nobody to ask.
+type cordons map[string]map[string]string
+
+func (w *world) cordons() cordons {
 	for _, node := range w.lab.Nodes() {
-		cordons := node.Cordons()
-		if cordons == nil {
-			continue
+		if cordons := node.Cordons(); cordons != nil {
+			return cordons // they all have the same
 		}
-
-		all = append([]string{}, slices.Sorted(maps.Keys(cordons))...)
-		ours = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return cordons[name][drain.Annotation] == "" })
-
-		return all, ours // they all have the same
 	}
 
-	return nil, nil
+	return nil
+}
+
+func (c cordons) on(node string) bool {
+	_, cordoned := c[node]
+
+	return cordoned
+}
+
+// ours are those that this program has marked.
+func (c cordons) ours() []string {
+	return c.without(func(annotations map[string]string) bool { return annotations[drain.Annotation] == "" })
+}
+
+// others are all but those that a node's own Talos has made, which takes them back once the node is up.
+func (c cordons) others() []string {
+	return c.without(func(annotations map[string]string) bool { return annotations[constants.AnnotationCordonedKey] != "" })
+}
+
+func (c cordons) without(unwanted func(annotations map[string]string) bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(c)), func(name string) bool { return unwanted(c[name]) })
 }
 
 // copies are the snapshots that there are.

@@ -437,6 +437,26 @@ func TestClaim_2_15_AnApplyGoesOnWhenItsCallerHasGivenUp(t *testing.T) {
 	installed(t, node)
 }
 
+func TestWhatTakesTheAddressOfAMachineDoesNotWaitForItsCalls(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.MetaNotReady = true }})
+	data, err := cluster.Config("cp1")
+	require.NoError(t, err)
+
+	giveUpOnApply(t, node, data)
+
+	node.Set(func(f *emulator.Faults) { f.Impostor = emulator.SSHImpostor })
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Impostor() == emulator.SSHImpostor }))
+
+	node.Set(func(f *emulator.Faults) { f.Impostor = emulator.NoImpostor })
+	giveUpOnApply(t, node, data) // told that the first is still in progress
+
+	node.Set(func(f *emulator.Faults) { f.MetaNotReady = false })
+	installed(t, node)
+}
+
 func TestClaim_2_16_ANodeThatRebootsForAConfigTakesNoOther(t *testing.T) {
 	t.Parallel()
 

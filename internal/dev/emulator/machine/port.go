@@ -57,7 +57,7 @@ type apiPort struct {
 }
 
 // serve keeps the API port the way the boot wants it. Between two ways the port is closed, for as long as open calls
-// take to end.
+// take to end; but something else that takes the address of a machine does not wait for those.
 func (a *apiPort) serve() {
 	a.boot.Certificates.renewMaintenance()
 
@@ -77,7 +77,12 @@ func (a *apiPort) serve() {
 			a.current, a.draining = nil, current
 			a.boot.mu.Unlock()
 
-			current.Drain()
+			if want.Kind == ImpostorAPI {
+				current.Abort()
+			} else {
+				current.Drain()
+			}
+
 			close(current.gone)
 
 			a.boot.mu.Lock()
