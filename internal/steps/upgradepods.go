@@ -73,6 +73,7 @@ func (t *turn) drain(ctx context.Context, _ *talos.Conn) error {
 
 	there, err := t.awaitInKubernetes(ctx)
 	if err == nil && there != nil {
+		t.pods.othersCordon = drain.OwnerOf(there.Node) == drain.Others
 		err = t.gate.Drain(ctx, there.drainer, there.Name, func(now drain.Progress) { t.tell(t.node, drainText(now)) })
 		t.drained = err == nil
 	}
@@ -170,7 +171,7 @@ func (t *turn) giveBack(ctx context.Context, problem *diagnosis.Problem) *diagno
 	defer stop()
 
 	there, ours, err := t.ownCordon(ctx, t.node)
-	if err == nil && !ours || err != nil && !t.drained {
+	if err == nil && !ours || err != nil && (!t.drained || t.pods.othersCordon) {
 		return problem
 	}
 

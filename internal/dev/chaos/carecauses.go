@@ -30,9 +30,9 @@ var ofUpgrade = causes{
 	Here: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy, diagnosis.UpgradeNodeAway,
 		diagnosis.UpgradeUnread, diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes,
 		diagnosis.UpgradeOtherSystem, diagnosis.UpgradePullFailed, diagnosis.UpgradeFailed, diagnosis.UpgradeRolledBack,
-		diagnosis.APINotReady}), // who drains the only control plane asks its own API
+		diagnosis.APINotReady, diagnosis.CordonLeft}), // who drains the only control plane asks its own API
 	Around: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy,
-		diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes}),
+		diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes, diagnosis.CordonLeft}),
 	Codes: []diagnosis.ExitCode{diagnosis.ExitApply, diagnosis.ExitPreflight, diagnosis.ExitBootstrap,
 		diagnosis.ExitKubernetes},
 }

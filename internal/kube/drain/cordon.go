@@ -69,21 +69,28 @@ func (d Drainer) Uncordon(ctx context.Context, node string) (schedulable bool, e
 	return schedulable, nil
 }
 
-// cordon keeps new pods off the node, and marks that as ours unless it is so already.
-func (d Drainer) cordon(ctx context.Context, node string) error {
-	err := d.persist(ctx, func(ctx context.Context) error {
+// cordon keeps new pods off the node, and marks that as ours unless it is so already. The owner is whose cordon the node
+// has afterwards, as far as that is known.
+func (d Drainer) cordon(ctx context.Context, node string) (owner Owner, err error) {
+	err = d.persist(ctx, func(ctx context.Context) error {
 		found, err := d.node(ctx, node)
-		if err != nil || ownerOf(found) != Nobody {
+		if err != nil {
 			return err
 		}
+
+		if owner = ownerOf(found); owner != Nobody {
+			return nil
+		}
+
+		owner = Ours // even if the reply is lost
 
 		return d.mark(ctx, found, true, "true")
 	})
 	if err != nil {
-		return fmt.Errorf("cordon node %s: %w", node, err)
+		return owner, fmt.Errorf("cordon node %s: %w", node, err)
 	}
 
-	return nil
+	return owner, nil
 }
 
 // giveUp takes our cordon back after a failure, even if the run was interrupted.

@@ -45,13 +45,13 @@ type Progress struct {
 // Drain cordons the node and evicts its pods, and returns when they are gone. Somebody else's cordon is left as it is.
 // A drain that fails takes its own cordon back; a *CordonLeftError says that this did not work either.
 func (d Drainer) Drain(ctx context.Context, node string, progress func(Progress)) error {
-	err := d.cordon(ctx, node)
+	owner, err := d.cordon(ctx, node)
 	if err == nil {
 		err = d.empty(ctx, node, progress)
 	}
 
-	if err == nil {
-		return nil
+	if err == nil || owner != Ours {
+		return err
 	}
 
 	return d.giveUp(ctx, node, err)

@@ -218,6 +218,14 @@ func TestACordonThatStaysIsNamed(t *testing.T) {
 
 	lab.cluster.Available(true)
 	require.Equal(t, drain.Ours, lab.owner(t, "worker1"))
+
+	// That of somebody else is none that has to be taken back.
+	lab.cluster.Run(kubernetes.Workload{Name: "web", Kind: kubernetes.StatefulSet, Ending: time.Hour, Node: "worker2"})
+	lab.cluster.Cordon("worker2", true)
+
+	err = lab.drainer.Drain(t.Context(), "worker2", func(drain.Progress) { lab.cluster.Available(false) })
+	require.NotErrorAs(t, err, &left)
+	require.Equal(t, diagnosis.APINotReady, drain.Problem(err, "mage upgrade").ID)
 }
 
 // lab is a cluster of a control plane and two workers, of which worker1 is the busiest.
