@@ -5,12 +5,21 @@ package main
 import (
 	"context"
 	"os"
+	"runtime/debug"
 
 	"github.com/talos-mage/talos-mage/internal/cli/commandline"
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 )
 
+// garbage is by how many percent the heap may grow before it is collected, unless GOGC says: a run is short, and most of
+// what it reads it keeps.
+const garbage = 300
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
+	}
+
 	program := commandline.Program{Name: invocation.Called(), Targets: allTargets(), Terminal: invocation.Terminal(),
 		Foresee: invocation.FromProcess("").Foresee, Names: invocation.FromProcess("").Names}
 	code := program.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr)

@@ -170,22 +170,23 @@ func NewerKeys(document *yaml.Node, version *config.VersionContract) []NewerKey 
 }
 
 // IsForControlPlanes reports whether Talos takes a kind of document on control planes alone.
-func IsForControlPlanes(kind string) bool {
-	if kindSince[kind] == 0 {
-		return false
-	}
+func IsForControlPlanes(kind string) bool { return slices.Contains(forControlPlanes(), kind) }
 
-	loaded, err := configloader.NewFromBytes(fmt.Appendf(nil, "apiVersion: v1alpha1\nkind: %s\n", kind))
-	if err != nil {
-		return false
-	}
+// forControlPlanes are the kinds of such documents, as machinery marks them.
+var forControlPlanes = sync.OnceValue(func() []string {
+	return slices.DeleteFunc(Kinds(), func(kind string) bool {
+		loaded, err := configloader.NewFromBytes(fmt.Appendf(nil, "apiVersion: v1alpha1\nkind: %s\n", kind))
+		if err != nil {
+			return true
+		}
 
-	return slices.ContainsFunc(loaded.Documents(), func(document documentconfig.Document) bool {
-		_, isForControlPlanes := document.(container.ControlplaneOnlyConfig)
+		return !slices.ContainsFunc(loaded.Documents(), func(document documentconfig.Document) bool {
+			_, isForControlPlanes := document.(container.ControlplaneOnlyConfig)
 
-		return isForControlPlanes
+			return isForControlPlanes
+		})
 	})
-}
+})
 
 // Kinds are the kinds of documents that machinery knows, in alphabetical order.
 func Kinds() []string {

@@ -20,13 +20,13 @@ import (
 
 // Conn is one connection to one node. Close it after use. It is safe for concurrent use.
 type Conn struct {
-	address  string
-	insecure bool
-	timeout  time.Duration
-	dialled  time.Time
-	api      *client.Client
+	address string
+	timeout time.Duration
+	dialled time.Time
+	api     *client.Client
 
 	mu          sync.Mutex
+	insecure    bool
 	fingerprint string
 	leaf        *x509.Certificate
 	up          bool  // the connection once stood
@@ -34,8 +34,8 @@ type Conn struct {
 }
 
 // connect dials and waits until the connection stands, or says why it doesn't.
-func (d *Dialer) connect(ctx context.Context, address string, insecure bool) (*Conn, error) {
-	conn := &Conn{address: address, insecure: insecure, timeout: d.timeout(), dialled: d.now()}
+func (d *Dialer) connect(ctx context.Context, address string, door door) (*Conn, error) {
+	conn := &Conn{address: address, insecure: door == maintenanceDoor, timeout: d.timeout(), dialled: d.now()}
 
 	host, port, err := splitAddress(address)
 	if err != nil {
@@ -47,7 +47,7 @@ func (d *Dialer) connect(ctx context.Context, address string, insecure bool) (*C
 
 	conn.api, err = client.New(ctx,
 		client.WithDefaultGRPCDialOptions(),
-		client.WithTLSConfig(d.tlsConfig(host, insecure, conn.admit)),
+		client.WithTLSConfig(d.tlsConfig(host, door, conn.admit)),
 		// A zone's percent sign is escaped because the target is parsed as a URL.
 		client.WithEndpoints(net.JoinHostPort(strings.ReplaceAll(host, "%", "%25"), port)),
 		client.WithGRPCDialOptions(
@@ -68,6 +68,10 @@ func (d *Dialer) connect(ctx context.Context, address string, insecure bool) (*C
 
 	if err := conn.await(ctx); err != nil {
 		conn.Close()
+
+		if conn.Leaf() == nil && errors.Is(err, errNoAnswer) {
+			err = d.unreached(address, err)
+		}
 
 		// gRPC doesn't tell what broke a handshake before the certificate came; the probe does.
 		if errors.Is(err, errRejected) && conn.Leaf() == nil {
@@ -122,9 +126,9 @@ func (c *Conn) await(ctx context.Context) error {
 	}
 }
 
-// admit notes the node's certificate, or why it is refused. Only one handshake may succeed in a Conn's life: a second
-// one would be with a machine that nobody identified.
-func (c *Conn) admit(leaf *x509.Certificate, refusal error) error {
+// admit notes the node's certificate and whether it is that of maintenance mode, or why it is refused. Only one handshake
+// may succeed in a Conn's life: a second one would be with a machine that nobody identified.
+func (c *Conn) admit(leaf *x509.Certificate, insecure bool, refusal error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -135,7 +139,7 @@ func (c *Conn) admit(leaf *x509.Certificate, refusal error) error {
 		c.cause = refusal
 		return refusal
 	default:
-		c.leaf, c.fingerprint = leaf, fingerprintOf(leaf)
+		c.leaf, c.fingerprint, c.insecure = leaf, fingerprintOf(leaf), insecure
 		return nil
 	}
 }
@@ -158,16 +162,34 @@ func (c *Conn) dialOnce(d *Dialer) func(context.Context, string) (net.Conn, erro
 
 		raw, err := d.open(ctx, address)
 		if err != nil {
-			_, err = d.silence(c.address, err)
-
 			c.mu.Lock()
 			defer c.mu.Unlock()
 
-			c.cause = err
+			c.cause = d.unreached(c.address, err)
+
+			return nil, c.cause
 		}
 
 		return raw, err
 	}
+}
+
+// unreachedError is of an address at which nothing was reached.
+type unreachedError struct {
+	error
+	silence Silence
+}
+
+func (e *unreachedError) Unwrap() error { return e.error }
+
+func (d *Dialer) unreached(address string, err error) error {
+	if errors.As(err, new(*unreachedError)) {
+		return err
+	}
+
+	silence, err := d.silence(address, err)
+
+	return &unreachedError{err, silence}
 }
 
 func (c *Conn) refuseSecond() error {
@@ -198,7 +220,12 @@ func (c *Conn) Close() {
 func (c *Conn) Address() string { return c.address }
 
 // Insecure reports whether the node was dialled in maintenance mode.
-func (c *Conn) Insecure() bool { return c.insecure }
+func (c *Conn) Insecure() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.insecure
+}
 
 // Fingerprint is that of the certificate the node presented on this very connection.
 func (c *Conn) Fingerprint() string {
@@ -222,7 +249,7 @@ func (c *Conn) Probed() Probed {
 	probed := Probed{State: Ours, Address: c.address, Fingerprint: c.Fingerprint(), Leaf: leaf,
 		ClockSkew: clockSkew(leaf, c.dialled)}
 
-	if c.insecure {
+	if c.Insecure() {
 		probed.State = Maintenance
 	}
 
@@ -257,7 +284,7 @@ func (c *Conn) read(ctx context.Context, op Operation, do func(context.Context) 
 }
 
 func (c *Conn) failure(op Operation, request *request, err error) error {
-	failure := &Error{Op: op, Address: c.address, Insecure: c.insecure, Err: err}
+	failure := &Error{Op: op, Address: c.address, Insecure: c.Insecure(), Err: err}
 
 	if request != nil {
 		failure.Sent = request.sent.Load()

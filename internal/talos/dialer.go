@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -59,21 +60,29 @@ func (d *Dialer) Accepts(fingerprint string) bool {
 // ever uses: when it is lost, every further call fails, so what was read and what is sent concern the same machine.
 // A node that presents another certificate than that of maintenance mode is refused with ErrNotMaintenance.
 func (d *Dialer) Maintenance(ctx context.Context, address string) (*Conn, error) {
-	return d.connect(ctx, address, true)
+	return d.connect(ctx, address, maintenanceDoor)
 }
 
 // Secure connects to a configured node with the credentials, also over exactly one connection.
 // Certificates of the node are verified: maintenance mode is ErrInMaintenance, another cluster's CA ErrForeignCA.
 func (d *Dialer) Secure(ctx context.Context, address string) (*Conn, error) {
-	switch {
-	case d.Credentials == nil:
-		return nil, &Error{Op: OpDial, Address: address, Err: ErrNoCredentials}
-	case d.now().After(d.Credentials.NotAfter()):
-		return nil, &Error{Op: OpDial, Address: address, Err: fmt.Errorf("%w on %s", ErrCredentialsExpired,
-			d.Credentials.NotAfter().UTC().Format(time.DateOnly))}
+	if err := d.lacksCredentials(); err != nil {
+		return nil, &Error{Op: OpDial, Address: address, Err: err}
 	}
 
-	return d.connect(ctx, address, false)
+	return d.connect(ctx, address, secureDoor)
+}
+
+// lacksCredentials is why nothing can be asked of a configured node.
+func (d *Dialer) lacksCredentials() error {
+	switch {
+	case d.Credentials == nil:
+		return ErrNoCredentials
+	case d.now().After(d.Credentials.NotAfter()):
+		return fmt.Errorf("%w on %s", ErrCredentialsExpired, d.Credentials.NotAfter().UTC().Format(time.DateOnly))
+	default:
+		return nil
+	}
 }
 
 // Open connects to what a probe found, in the way that it takes. What is neither in maintenance nor ours can't be read:
@@ -89,22 +98,66 @@ func (d *Dialer) Open(ctx context.Context, probed Probed) (*Conn, error) {
 	}
 }
 
+// Meet connects to a node in maintenance or of our own, whichever answers, by one handshake: with the credentials, if the
+// node's certificate is ours. What it found is what a probe finds; there is no connection to anything else.
+func (d *Dialer) Meet(ctx context.Context, address string) (Probed, *Conn) {
+	conn, err := d.connect(ctx, address, eitherDoor)
+	if err == nil {
+		return conn.Probed(), conn
+	}
+
+	var unreached *unreachedError
+	if errors.As(err, &unreached) { // else the probe says what answers
+		return Probed{Silence: unreached.silence, Address: address, Err: err}, nil
+	}
+
+	return d.Probe(ctx, address), nil
+}
+
+// door is one of a node's two APIs: that of maintenance mode, or that of configured nodes.
+type door int
+
+const (
+	maintenanceDoor door = iota
+	secureDoor
+	// eitherDoor is the one that the node's certificate shows.
+	eitherDoor
+)
+
+// of is the door that a certificate is taken for.
+func (r door) of(leaf *x509.Certificate) door {
+	switch {
+	case r != eitherDoor:
+		return r
+	case leaf.Subject.CommonName == constants.MaintenanceServiceCommonName:
+		return maintenanceDoor
+	default:
+		return secureDoor
+	}
+}
+
 // tlsConfig is that of a Conn. The standard verification is replaced by verify, so that each refusal has its own error.
-func (d *Dialer) tlsConfig(host string, insecure bool, admit func(*x509.Certificate, error) error) *tls.Config {
-	config := &tls.Config{
+// The credentials are for who passed it.
+func (d *Dialer) tlsConfig(host string, door door, admit func(*x509.Certificate, bool, error) error) *tls.Config {
+	var insecure bool
+
+	return &tls.Config{
 		MinVersion:         tls.VersionTLS12, // Talos 1.12 takes 1.2, 1.13 only 1.3
 		InsecureSkipVerify: true,             //nolint:gosec // verified below
 		VerifyConnection: func(state tls.ConnectionState) error {
 			leaf := state.PeerCertificates[0]
-			return admit(leaf, d.verify(leaf, host, insecure))
+			insecure = door.of(leaf) == maintenanceDoor
+
+			return admit(leaf, insecure, d.verify(leaf, host, insecure))
+		},
+		GetClientCertificate: func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			if insecure || asked.SupportsCertificate(&d.Credentials.client) != nil {
+				return new(tls.Certificate), nil // none
+			}
+
+			return &d.Credentials.client, nil
 		},
 	}
-
-	if !insecure {
-		config.Certificates = []tls.Certificate{d.Credentials.client}
-	}
-
-	return config
 }
 
 func (d *Dialer) verify(leaf *x509.Certificate, host string, insecure bool) error {
@@ -118,6 +171,10 @@ func (d *Dialer) verify(leaf *x509.Certificate, host string, insecure bool) erro
 		default:
 			return nil
 		}
+	}
+
+	if err := d.lacksCredentials(); err != nil {
+		return err
 	}
 
 	if !d.Credentials.signed(leaf) {

@@ -364,7 +364,7 @@ func (c *Conn) MachineConfig(ctx context.Context) ([]byte, error) {
 		return active.Unmarshal(&text)
 	})
 	if errors.Is(err, ErrNotFound) {
-		return nil, &Error{Op: OpRead, Address: c.address, Insecure: c.insecure, Cause: ErrNoConfig, Err: err}
+		return nil, &Error{Op: OpRead, Address: c.address, Insecure: c.Insecure(), Cause: ErrNoConfig, Err: err}
 	}
 
 	return text, err

@@ -53,6 +53,9 @@ type Facts struct {
 	compared comparison
 	// identified is the certificate of the machine that was found to be the declared one.
 	identified string
+	// installed is the unattended install that was over, in the boot installedIn; nil if none was yet.
+	installed   *talos.Install
+	installedIn string
 }
 
 // InSameBoot reports whether the machine never left the boot in maintenance that the config was sent to: a failed
@@ -103,6 +106,10 @@ func (f *Facts) ForgetFailure() {
 
 // noteInstall takes in how far an unattended install was seen to be.
 func (f *Facts) noteInstall(seen Observation) {
+	if seen.Install != nil && seen.Install.Over() && seen.Boot != "" {
+		f.installed, f.installedIn = seen.Install, seen.Boot
+	}
+
 	switch {
 	case seen.Install == nil:
 	case seen.Install.Written():

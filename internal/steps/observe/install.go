@@ -6,15 +6,21 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// readInstall reads how far the install is that the node's config asks for.
-func (s *Observation) readInstall(ctx context.Context, conn *talos.Conn) error {
-	if s.Config == nil || !s.Config.IsUnattended() {
+// readInstall reads how far the install is that the node's config asks for. One that was over is over until the machine
+// boots again.
+func (o *Observer) readInstall(ctx context.Context, seen *Observation, conn *talos.Conn) error {
+	if seen.Config == nil || !seen.Config.IsUnattended() {
+		return nil
+	}
+
+	if facts := o.Facts(seen.Node); facts.installed != nil && facts.installedIn == seen.Boot {
+		seen.Install = facts.installed
 		return nil
 	}
 
 	install, err := conn.Install(ctx)
 	if err == nil {
-		s.Install = &install
+		seen.Install = &install
 	}
 
 	return err //nolint:wrapcheck // it says what was read where

@@ -104,12 +104,12 @@ func (o *Observer) noteContact(ctx context.Context, seen *Observation, conn *tal
 	return conn
 }
 
-// reach finds out what answers. A node most likely still is what it was the last time: the connection that will be read
-// from tells that as well as a probe, in one handshake less. There is none if the node was probed.
+// reach finds out what answers. A connection that will be read from tells it as well as a probe, in one handshake less:
+// one to where the node was the last time, or to the only address where it may be. There is none if the node was probed.
 func (o *Observer) reach(ctx context.Context, node *inventory.Node) (talos.Probed, *talos.Conn) {
 	facts := o.Facts(node)
 	if facts.last.State == talos.Maintenance && (facts.Sent != nil || o.isAnothers(node, facts.last.Address)) {
-		return o.Probe(ctx, node), nil
+		facts.last = talos.Probed{}
 	}
 
 	if conn, err := o.Dialer().Open(ctx, facts.last); err == nil && conn != nil {
@@ -121,7 +121,25 @@ func (o *Observer) reach(ctx context.Context, node *inventory.Node) (talos.Probe
 		conn.Close()
 	}
 
+	if addresses := o.Addresses(node); len(addresses) == 1 && !o.isAnothers(node, addresses[0]) {
+		return o.meet(ctx, node, addresses[0])
+	}
+
 	return o.Probe(ctx, node), nil
+}
+
+// meet is Probe of the only address of a node, and leaves the connection open.
+func (o *Observer) meet(ctx context.Context, node *inventory.Node, address string) (talos.Probed, *talos.Conn) {
+	probed, conn := o.Dialer().Meet(ctx, address)
+	if !o.findsStale(ctx, node, probed) {
+		return probed, conn
+	}
+
+	if conn != nil {
+		conn.Close()
+	}
+
+	return o.probe(ctx, node), nil
 }
 
 // readMachine reads what a node tells in maintenance and configured by us alike, on the given connection or one of its
@@ -152,7 +170,7 @@ func (o *Observer) readConfigured(ctx context.Context, seen *Observation, conn *
 	seen.Services, err = conn.Services(ctx)
 	seen.failed(err)
 	seen.failed(o.readConfig(ctx, seen, conn))
-	seen.failed(seen.readInstall(ctx, conn))
+	seen.failed(o.readInstall(ctx, seen, conn))
 
 	o.Note(seen.Node, func(facts *Facts) {
 		facts.noteInstall(*seen)
@@ -189,8 +207,8 @@ func (s *Observation) readStatus(ctx context.Context, conn *talos.Conn) {
 // identify asks once for each certificate whether it is the declared machine: a machine makes itself a new one whenever
 // it boots.
 func (o *Observer) identify(ctx context.Context, seen *Observation, conn *talos.Conn) {
-	if facts := o.Facts(seen.Node); facts.identified == conn.Fingerprint() {
-		seen.Boot = facts.Boot
+	if o.Identified(seen.Node, conn) {
+		seen.Boot = o.Facts(seen.Node).Boot
 		return
 	}
 
@@ -205,6 +223,12 @@ func (o *Observer) identify(ctx context.Context, seen *Observation, conn *talos.
 	}
 
 	seen.Wrong = finding
+}
+
+// Identified reports whether the machine at the other end is known to be the declared one: only that has the key of the
+// certificate by which it was found to be.
+func (o *Observer) Identified(node *inventory.Node, conn *talos.Conn) bool {
+	return conn.Fingerprint() != "" && o.Facts(node).identified == conn.Fingerprint()
 }
 
 // WrongMachine reads, on this very connection, the hardware addresses and the UUID of the machine, and compares them
