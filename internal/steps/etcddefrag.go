@@ -152,5 +152,14 @@ func (d *defragmenter) send(ctx context.Context, member observe.EtcdObservation)
 	}
 	defer conn.Close()
 
-	return d.gate.Defragment(ctx, conn) //nolint:wrapcheck // as above
+	limited, stop := d.Clock.WithTimeout(ctx, d.Settings.EtcdTimeout)
+	defer stop()
+
+	err = d.gate.Defragment(limited, conn)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return d.problem(member.Observation, diagnosis.DefragFailed, fmt.Sprintf("it did not answer for %s, and may still be "+
+			"at it", d.Settings.EtcdTimeout), command("etcd:status", nil)).From(err)
+	}
+
+	return err //nolint:wrapcheck // as above
 }

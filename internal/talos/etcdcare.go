@@ -9,11 +9,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 )
 
-// Limits of calls that move or rewrite all of an etcd's data.
-const (
-	copyTimeout   = 15 * time.Minute
-	defragTimeout = 5 * time.Minute
-)
+// copyTimeout bounds calls that move all of an etcd's data.
+const copyTimeout = 15 * time.Minute
 
 // EtcdSnapshot copies a snapshot of the node's etcd: a database, and its hash after it. A node that stops in the middle
 // can look as if it were done (pkg/chunker/stream of the server, and the client's stream reader), so what was copied is
@@ -37,11 +34,9 @@ func (c *Conn) EtcdSnapshot(ctx context.Context, to io.Writer) error {
 	})
 }
 
-// EtcdDefragment has the node's etcd give back the space that it no longer needs. Meanwhile that member answers nobody.
+// EtcdDefragment has the node's etcd give back the space that it no longer needs. Meanwhile that member answers nobody,
+// for as long as the context allows.
 func (c *Conn) EtcdDefragment(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, defragTimeout, errNoAnswer)
-	defer cancel()
-
 	return c.work(ctx, OpEtcd, func(ctx context.Context, _ func()) error {
 		_, err := c.api.EtcdDefragment(ctx)
 		return err

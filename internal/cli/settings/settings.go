@@ -110,7 +110,7 @@ type Settings struct {
 	InstallTimeout      time.Duration `env:"INSTALL_TIMEOUT" envDefault:"30m" group:"Waits" doc:"How long a node may refuse connections or be installing."`
 	NodeWait            time.Duration `env:"NODE_WAIT" envDefault:"15m" group:"Waits" doc:"How long a node may give no answer at all."`
 	StageTimeout        time.Duration `env:"STAGE_TIMEOUT" envDefault:"15m" group:"Waits" doc:"How long a node that answers may stay in one stage."`
-	EtcdTimeout         time.Duration `env:"ETCD_TIMEOUT" envDefault:"10m" group:"Waits" doc:"How long an etcd that has data or is being bootstrapped may take to become healthy."`
+	EtcdTimeout         time.Duration `env:"ETCD_TIMEOUT" envDefault:"10m" group:"Waits" doc:"How long an etcd that has data or is being bootstrapped may take to become healthy, and a member to be defragmented."`
 	EtcdJoinTimeout     time.Duration `env:"ETCD_JOIN_TIMEOUT" envDefault:"30m" group:"Waits" doc:"How long the other control planes may take to join etcd as voters."`
 	TimeSyncTimeout     time.Duration `env:"TIME_SYNC_TIMEOUT" envDefault:"2m" group:"Waits" doc:"How long bootstrap waits for a node whose clock is not in sync."`
 	APITimeout          time.Duration `env:"API_TIMEOUT" envDefault:"15m" group:"Waits" doc:"How long the Kubernetes API may take to become ready, and then the nodes to register."`

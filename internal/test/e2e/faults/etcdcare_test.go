@@ -76,6 +76,14 @@ func etcdCareFaults() []fault {
 			seen: "attempt 1 failed", node: cp1,
 		},
 		{
+			title: "a defragmentation never ends", class: "a call hangs", knob: "Calls: Hang EtcdDefragment",
+			run: defragTarget, settings: []string{"ETCD_TIMEOUT=60s"}, inject: running(func(w *world) {
+				w.fault(cp1, emulator.CallFault{Method: "EtcdDefragment", Do: emulator.Hang})
+			}),
+			code: diagnosis.ExitBootstrap, id: diagnosis.DefragFailed, node: cp1, says: "it did not answer for 1m0s",
+			seen: "defragmenting", heal: calm,
+		},
+		{
 			title: "a node goes off while its etcd is defragmented", class: "no answer", knob: "PowerOff",
 			run: defragTarget, settings: []string{"MAX_RETRIES=1"}, inject: running(func(w *world) {
 				w.fault(cp1, emulator.CallFault{Method: "EtcdDefragment", Do: emulator.Hang})
