@@ -11,8 +11,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 )
 
-// garbage is by how many percent the heap may grow before it is collected, unless GOGC says: a run is short, and most of
-// what it reads it keeps.
+// garbage is by how many percent the heap may grow before it is collected, unless GOGC says: a run is short, and most
+// of what it reads it keeps.
 const garbage = 300
 
 func main() {

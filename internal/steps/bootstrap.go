@@ -331,8 +331,8 @@ func timeCommand(node *inventory.Node) string {
 	return fmt.Sprintf("check that %s reaches its NTP servers: %s", node.Name, talosctl(node, "get timeservers"))
 }
 
-// reportMembers records a result for each control plane, and leaves out of later steps those that etcd lacks. What one of
-// them is in the way of, or a signal, is not the others' failure.
+// reportMembers records a result for each control plane, and leaves out of later steps those that etcd lacks. What one
+// of them is in the way of, or a signal, is not the others' failure.
 func (b *bootstrapper) reportMembers(survey observe.EtcdSurvey, problem *diagnosis.Problem) {
 	for _, node := range survey {
 		result := report.Result{

@@ -109,8 +109,8 @@ func (b *bootstrapper) call(ctx context.Context, survey observe.EtcdSurvey) wait
 	return b.judgeReply(ctx, target, b.send(ctx, target))
 }
 
-// beyondResending ends a run whose Bootstraps have come to nothing for as long as etcd may take, or were undone by reboots
-// too often. What a reboot has undone is begun anew, however long the node was off.
+// beyondResending ends a run whose Bootstraps have come to nothing for as long as etcd may take, or were undone by
+// reboots too often. What a reboot has undone is begun anew, however long the node was off.
 func (b *bootstrapper) beyondResending(survey observe.EtcdSurvey, target observe.EtcdObservation) *diagnosis.Problem {
 	const noEffect = "bootstrap: no effect"
 

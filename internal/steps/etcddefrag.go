@@ -157,8 +157,9 @@ func (d *defragmenter) send(ctx context.Context, member observe.EtcdObservation)
 
 	err = d.gate.Defragment(limited, conn)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return d.problem(member.Observation, diagnosis.DefragFailed, fmt.Sprintf("it did not answer for %s, and may still be "+
-			"at it", d.Settings.EtcdTimeout), command("etcd:status", nil)).From(err)
+		return d.problem(member.Observation, diagnosis.DefragFailed,
+			fmt.Sprintf("it did not answer for %s, and may still be at it", d.Settings.EtcdTimeout),
+			command("etcd:status", nil)).From(err)
 	}
 
 	return err //nolint:wrapcheck // as above

@@ -93,7 +93,7 @@ func (t *turn) disbelieve(ctx context.Context, running check.Facts) *diagnosis.P
 
 	how := "the installer ended well, but the new system did not come up"
 	if t.plan.Legacy {
-		how = "the installer failed, or the new system did not come up"
+		how = "its own drain or the installer failed, or the new system did not come up"
 	}
 
 	return t.problem(t.seen, diagnosis.UpgradeRolledBack,

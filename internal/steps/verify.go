@@ -81,8 +81,8 @@ func (s VerifyWorkers) Run(ctx context.Context, run *Run) error {
 	return diagnosis.Join(verified, started, work.awaitRegistered(ctx))
 }
 
-// awaitControlPlanes waits until the control planes have all that they wait for. Only those are reported that do not come
-// so far: they are no workers.
+// awaitControlPlanes waits until the control planes have all that they wait for. Only those are reported that do not
+// come so far: they are no workers.
 func awaitControlPlanes(ctx context.Context, run *work) error {
 	controlPlanes := ofRole(run.present(), inventory.ControlPlane)
 

@@ -29,6 +29,7 @@ type Conn struct {
 	insecure    bool
 	fingerprint string
 	leaf        *x509.Certificate
+	opened      bool  // something accepted it
 	up          bool  // the connection once stood
 	cause       error // the last thing that went wrong with the connection
 }
@@ -70,7 +71,7 @@ func (d *Dialer) connect(ctx context.Context, address string, door door) (*Conn,
 		conn.Close()
 
 		if conn.Leaf() == nil && errors.Is(err, errNoAnswer) {
-			err = d.unreached(address, err)
+			err = conn.unanswered(d, err)
 		}
 
 		// gRPC doesn't tell what broke a handshake before the certificate came; the probe does.
@@ -126,8 +127,8 @@ func (c *Conn) await(ctx context.Context) error {
 	}
 }
 
-// admit notes the node's certificate and whether it is that of maintenance mode, or why it is refused. Only one handshake
-// may succeed in a Conn's life: a second one would be with a machine that nobody identified.
+// admit notes the node's certificate and whether it is that of maintenance mode, or why it is refused. Only one
+// handshake may succeed in a Conn's life: a second one would be with a machine that nobody identified.
 func (c *Conn) admit(leaf *x509.Certificate, insecure bool, refusal error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,8 +171,25 @@ func (c *Conn) dialOnce(d *Dialer) func(context.Context, string) (net.Conn, erro
 			return nil, c.cause
 		}
 
-		return raw, err
+		c.mu.Lock()
+		defer c.mu.Unlock()
+
+		c.opened = true
+
+		return raw, nil
 	}
+}
+
+// unanswered says where a connection was not answered in time.
+func (c *Conn) unanswered(d *Dialer, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.opened {
+		return &unreachedError{fmt.Errorf("TLS handshake: %w", err), NoAnswer}
+	}
+
+	return d.unreached(c.address, err)
 }
 
 // unreachedError is of an address at which nothing was reached.

@@ -98,8 +98,8 @@ func (d *Dialer) Open(ctx context.Context, probed Probed) (*Conn, error) {
 	}
 }
 
-// Meet connects to a node in maintenance or of our own, whichever answers, by one handshake: with the credentials, if the
-// node's certificate is ours. What it found is what a probe finds; there is no connection to anything else.
+// Meet connects to a node in maintenance or of our own, whichever answers, by one handshake: with the credentials, if
+// the node's certificate is ours. What it found is what a probe finds; there is no connection to anything else.
 func (d *Dialer) Meet(ctx context.Context, address string) (Probed, *Conn) {
 	conn, err := d.connect(ctx, address, eitherDoor)
 	if err == nil {
@@ -151,11 +151,11 @@ func (d *Dialer) tlsConfig(host string, door door, admit func(*x509.Certificate,
 			return admit(leaf, insecure, d.verify(leaf, host, insecure))
 		},
 		GetClientCertificate: func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			if insecure || asked.SupportsCertificate(&d.Credentials.client) != nil {
-				return new(tls.Certificate), nil // none
+			if !insecure && asked.SupportsCertificate(&d.Credentials.client) == nil {
+				return &d.Credentials.client, nil
 			}
 
-			return &d.Credentials.client, nil
+			return new(tls.Certificate), nil // none
 		},
 	}
 }

@@ -32,7 +32,8 @@ var ofUpgrade = causes{
 		diagnosis.UpgradeOtherSystem, diagnosis.UpgradePullFailed, diagnosis.UpgradeFailed, diagnosis.UpgradeRolledBack,
 		diagnosis.APINotReady, diagnosis.CordonLeft}), // who drains the only control plane asks its own API
 	Around: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy,
-		diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes, diagnosis.CordonLeft}),
+		diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes, diagnosis.CordonLeft,
+		diagnosis.UpgradeRolledBack}), // by the older call a node drains itself, too, and reboots as it was if it cannot
 	Codes: []diagnosis.ExitCode{diagnosis.ExitApply, diagnosis.ExitPreflight, diagnosis.ExitBootstrap,
 		diagnosis.ExitKubernetes},
 }

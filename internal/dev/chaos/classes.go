@@ -139,8 +139,8 @@ var (
 		Here: []diagnosis.ID{diagnosis.StageStuck, diagnosis.NotRegistered, diagnosis.NodesNotReady}, Unmet: withoutMember}
 	// held: the nodes are whole, and pods stay on them: a budget is for all pods of what runs on one, wherever they are.
 	held = Class{Name: "an eviction is refused", Everywhere: []diagnosis.ID{diagnosis.DrainBlocked}}
-	// brokenCalls: calls break off, or are never answered. A machine that is back in maintenance then does not tell that it
-	// has booted meanwhile.
+	// brokenCalls: calls break off, or are never answered. A machine that is back in maintenance then does not tell that
+	// it has booted meanwhile.
 	brokenCalls = Class{
 		Name: "calls break off",
 		Here: []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyOutcomeUnknown, diagnosis.IdentityUnread,

@@ -388,15 +388,15 @@ func (c cordons) on(node string) bool {
 
 // ours are those that this program has marked.
 func (c cordons) ours() []string {
-	return c.without(func(annotations map[string]string) bool { return annotations[drain.Annotation] == "" })
+	return c.without(func(marks map[string]string) bool { return marks[drain.Annotation] == "" })
 }
 
 // others are all but those that a node's own Talos has made, which takes them back once the node is up.
 func (c cordons) others() []string {
-	return c.without(func(annotations map[string]string) bool { return annotations[constants.AnnotationCordonedKey] != "" })
+	return c.without(func(marks map[string]string) bool { return marks[constants.AnnotationCordonedKey] != "" })
 }
 
-func (c cordons) without(unwanted func(annotations map[string]string) bool) []string {
+func (c cordons) without(unwanted func(marks map[string]string) bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(c)), func(name string) bool { return unwanted(c[name]) })
 }
 

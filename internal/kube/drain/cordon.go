@@ -69,8 +69,8 @@ func (d Drainer) Uncordon(ctx context.Context, node string) (schedulable bool, e
 	return schedulable, nil
 }
 
-// cordon keeps new pods off the node, and marks that as ours unless it is so already. The owner is whose cordon the node
-// has afterwards, as far as that is known.
+// cordon keeps new pods off the node, and marks that as ours unless it is so already. The owner is whose cordon the
+// node has afterwards, as far as that is known.
 func (d Drainer) cordon(ctx context.Context, node string) (owner Owner, err error) {
 	err = d.persist(ctx, func(ctx context.Context) error {
 		found, err := d.node(ctx, node)

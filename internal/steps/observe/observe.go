@@ -105,7 +105,8 @@ func (o *Observer) noteContact(ctx context.Context, seen *Observation, conn *tal
 }
 
 // reach finds out what answers. A connection that will be read from tells it as well as a probe, in one handshake less:
-// one to where the node was the last time, or to the only address where it may be. There is none if the node was probed.
+// one to where the node was the last time, or to the only address where it may be. There is none if the node was
+// probed.
 func (o *Observer) reach(ctx context.Context, node *inventory.Node) (talos.Probed, *talos.Conn) {
 	facts := o.Facts(node)
 	if facts.last.State == talos.Maintenance && (facts.Sent != nil || o.isAnothers(node, facts.last.Address)) {
