@@ -319,7 +319,7 @@ func (r *recoverer) refuse(ctx context.Context, survey observe.EtcdSurvey) *diag
 		case destroyed:
 		case node.HasData && !leaderless(node):
 			uncertain = append(uncertain, node.Describe())
-		case node.HasData:
+		case node.HasData && !node.Learner: // one that does not vote yet is of no help to a quorum
 			holding = append(holding, node.Node.Name)
 		}
 	}

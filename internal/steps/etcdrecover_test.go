@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/stretchr/testify/require"
@@ -84,6 +85,25 @@ func TestEtcdIsNotRestoredWhileAQuorumMayBeHad(t *testing.T) {
 	l.session(t, file, "-destroyed=cp2,cp3", "DRY_RUN=true").fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange,
 		steps.EtcdRecover{})
 	l.untouched(t)
+}
+
+func TestAMemberThatDoesNotVoteYetIsNoPartOfAQuorum(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 0)
+	l.Node("cp3").Set(func(f *emulator.Faults) { f.EtcdJoin = 1000 * time.Hour })
+
+	s := l.session(t, seconds("ETCD_JOIN_TIMEOUT", 60))
+	s.fails(t, diagnosis.ExitBootstrap, diagnosis.EtcdIncomplete, s.recipe()...)
+
+	file := l.snapshotOf(t)
+	l.wipe(t, "cp1")
+	require.True(t, l.Node("cp3").EtcdClusterID() != 0 && !l.Node("cp3").EtcdVoter())
+
+	l.Node("cp3").Set(func(f *emulator.Faults) { f.EtcdJoin = 0 })
+
+	s = l.session(t, file, "-yes=true", "-destroyed=cp1")
+	s.succeeds(t, steps.EtcdRecover{})
 }
 
 // With a config they would start the former etcd again.

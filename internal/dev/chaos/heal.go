@@ -108,11 +108,15 @@ func (w *world) aloneInEtcd(name string) bool {
 	})
 }
 
-// needsBoot tells of a machine that is wrong until it boots: at another address, with certificates of another time, or
-// with an etcd that a second Bootstrap stopped.
+// needsBoot tells of a machine that is wrong until it boots: at another address, with certificates of another time, with
+// an etcd that a second Bootstrap stopped, or in an install that may have failed already.
 func (w *world) needsBoot(name string) bool {
 	node := w.node(name)
 	signers := w.plan.ControlPlanes()
+
+	failing := node.Stage() == "installing" && slices.ContainsFunc(w.struck(), func(strike Strike) bool {
+		return strike.Node == name && strike.Class.Name == installFailed.Name
+	})
 
 	// A control plane signs its own certificates and those of the workers.
 	wrongTime := slices.ContainsFunc(w.struck(), func(strike Strike) bool {
@@ -120,5 +124,5 @@ func (w *world) needsBoot(name string) bool {
 			!slices.Contains(signers, name))
 	})
 
-	return node.Faults().AddressAfter != (netip.Addr{}) || wrongTime || node.EtcdClusterID() != 0 && !node.EtcdVoter()
+	return node.Faults().AddressAfter != (netip.Addr{}) || wrongTime || failing || node.EtcdClusterID() != 0 && !node.EtcdVoter()
 }
