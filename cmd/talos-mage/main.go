@@ -11,13 +11,13 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 )
 
-// garbage is by how many percent the heap may grow before it is collected, unless GOGC says: a run is short, and most
-// of what it reads it keeps.
-const garbage = 300
+// heapGrowth is how many percent the heap may grow by before it is collected, unless GOGC says otherwise: a run is
+// short, and keeps most of what it reads.
+const heapGrowth = 300
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
+		debug.SetGCPercent(heapGrowth)
 	}
 
 	program := commandline.Program{Name: invocation.Called(), Targets: allTargets(), Terminal: invocation.Terminal(),

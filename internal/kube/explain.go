@@ -161,3 +161,14 @@ func Diagnose(err error) diagnosis.ID {
 		return diagnosis.APINotReady
 	}
 }
+
+// MayPass reports whether a request that failed may work later: not one that the API refuses, nor one whose certificate
+// is not the right one.
+func MayPass(err error) bool {
+	var (
+		name    x509.HostnameError
+		invalid x509.CertificateInvalidError
+	)
+
+	return err != nil && Diagnose(err) == diagnosis.APINotReady && !errors.As(err, &name) && !errors.As(err, &invalid)
+}

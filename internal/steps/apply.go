@@ -461,10 +461,6 @@ const identityUnread = "could not read whether it is the declared machine"
 
 // admitMachine refuses a machine that is not the declared one.
 func (a *applier) admitMachine(ctx context.Context, conn *talos.Conn, seen observe.Observation) error {
-	if a.observer.Identified(seen.Node, conn) {
-		return nil
-	}
-
 	finding, err := a.observer.WrongMachine(ctx, seen.Node, conn)
 	switch {
 	case err != nil && seen.Node.DeclaresMachine():

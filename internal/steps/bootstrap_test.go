@@ -88,7 +88,7 @@ func TestAnEtcdThatRunsAndIsNotHealthyYetIsWaitedFor(t *testing.T) {
 	l.requireOneEtcd(t)
 }
 
-func TestABootstrapThatAPowerCutUndidIsMadeAgainHoweverLongTheNodeWasOff(t *testing.T) {
+func TestTheTimeThatANodeWasOffDoesNotCountForTheBootstrapThatThisUndid(t *testing.T) {
 	t.Parallel()
 
 	const limit = 150 * time.Second // for etcd, of the nodes' time

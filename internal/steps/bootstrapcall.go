@@ -2,6 +2,7 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -110,10 +111,8 @@ func (b *bootstrapper) call(ctx context.Context, survey observe.EtcdSurvey) wait
 }
 
 // beyondResending ends a run whose Bootstraps have come to nothing for as long as etcd may take, or were undone by
-// reboots too often. What a reboot has undone is begun anew, however long the node was off.
+// reboots too often. What a reboot has undone is begun anew: the time that the node was off does not count.
 func (b *bootstrapper) beyondResending(survey observe.EtcdSurvey, target observe.EtcdObservation) *diagnosis.Problem {
-	const noEffect = "bootstrap: no effect"
-
 	if b.sent.undone(survey) {
 		if b.sent.toldUndone {
 			return nil
@@ -121,7 +120,7 @@ func (b *bootstrapper) beyondResending(survey observe.EtcdSurvey, target observe
 
 		b.sent.toldUndone = true
 		b.undone++
-		delete(b.since, noEffect)
+		clear(b.since)
 
 		if b.undone > maxReboots {
 			return b.problem(target.Observation, diagnosis.BootstrapFailed,
@@ -135,7 +134,7 @@ func (b *bootstrapper) beyondResending(survey observe.EtcdSurvey, target observe
 		return nil
 	}
 
-	since := b.since.of(noEffect, b.sent.at)
+	since := b.since.of("bootstrap: no effect", b.sent.at)
 	if target.Asked.Sub(since) < b.Settings.EtcdTimeout {
 		return nil
 	}
@@ -206,8 +205,12 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObserv
 func (b *bootstrapper) retryLater(target observe.EtcdObservation, cause error) wait.State {
 	id, limit, next := diagnosis.BootstrapFailed, b.Settings.StageTimeout, command("bootstrap", nil)
 
+	var failure *talos.Error
+
 	if talos.IsTimeNotSynced(cause) {
 		id, limit, next = diagnosis.TimeNotSynced, b.Settings.TimeSyncTimeout, timeCommand(target.Node)
+	} else if known, remedy, found := diagnosed(cause); found && errors.As(cause, &failure) && failure.Op == talos.OpDial {
+		id, next = known, remedy // it was not even reached
 	}
 
 	now, refusal := b.Clock.Now(), talos.Explain(cause)+waitedFor(target.Observation)

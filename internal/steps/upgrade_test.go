@@ -296,29 +296,43 @@ func TestANodeThatIsOffIsNamedAtOnceAndNothingIsBegun(t *testing.T) {
 func TestNoControlPlaneIsTakenDownOnceAnotherMemberIsIll(t *testing.T) {
 	t.Parallel()
 
-	var (
-		l     *lab
-		falls sync.Once
-	)
+	for name, test := range map[string]struct{ before, after, during string }{
+		"before the first":           {"v1.13.9", "v1.14.1", "EtcdSnapshot"},
+		"while its image is pulled":  {"v1.13.9", "v1.14.1", "Pull"},
+		"before it does all at once": {"v1.12.1", "v1.13.9", "EtcdSnapshot"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 
-	l = toUpgrade(t, 3, 0, documents.Talos, func(o *labcluster.Options) {
-		o.LabOptions.Watch = func(_ *emulator.Node, call emulator.Call) {
-			if call.Name() == "EtcdSnapshot" {
-				falls.Do(func() { l.Node("cp3").Set(func(f *emulator.Faults) { f.EtcdUnhealthy = true }) })
-			}
-		}
-	})
+			var (
+				l     *lab
+				falls sync.Once
+			)
 
-	problem := l.session(t, "-yes=true").fails(t, diagnosis.ExitApply, diagnosis.UpgradeEtcdUnhealthy, steps.Upgrade{})
-	require.Equal(t, "cp1", problem.Node)
-	require.Contains(t, problem.Cause, "etcd is not whole")
-	require.Contains(t, problem.Cause, "cp3: etcd runs, not healthy")
-	require.Contains(t, problem.Next, "mage etcd:status")
-	require.Zero(t, calls(l.Node("cp1"), "Pull"))
-	require.Empty(t, l.cordons(t))
+			l = toUpgrade(t, 3, 0, test.after, func(o *labcluster.Options) {
+				o.TalosVersion = test.before
+				o.LabOptions.Watch = func(_ *emulator.Node, call emulator.Call) {
+					if call.Name() == test.during {
+						falls.Do(func() { l.Node("cp3").Set(func(f *emulator.Faults) { f.EtcdUnhealthy = true }) })
+					}
+				}
+			})
 
-	l.Node("cp3").Set(func(f *emulator.Faults) { f.EtcdUnhealthy = false })
-	l.isUpgraded(t, documents.Talos)
+			problem := l.session(t, "-yes=true").fails(t, diagnosis.ExitApply, diagnosis.UpgradeEtcdUnhealthy,
+				steps.Upgrade{})
+			require.Equal(t, "cp1", problem.Node)
+			require.Contains(t, problem.Cause, "etcd is not whole")
+			require.Contains(t, problem.Cause, "cp3: etcd runs, not healthy")
+			require.Contains(t, problem.Next, "mage etcd:status")
+			require.False(t, slices.ContainsFunc(l.Node("cp1").Calls(), func(call emulator.Call) bool {
+				return call.Name() == rebootCall || call.Method == atOnceCall
+			}))
+			require.Empty(t, l.cordons(t))
+
+			l.Node("cp3").Set(func(f *emulator.Faults) { f.EtcdUnhealthy = false })
+			l.isUpgraded(t, test.after)
+		})
+	}
 }
 
 // Whatever a run ends with, it names a cordon that an earlier one has left, and the command that takes it back.

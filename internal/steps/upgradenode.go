@@ -9,6 +9,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/retry"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/kube/drain"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/wait"
@@ -24,10 +25,12 @@ type turn struct {
 	seen  observe.Observation
 	tries int
 
-	// drained is set once the node has a cordon of ours, installed once the new system is on its disk, leaving once it was
+	// drained is set once the node's pods are gone, installed once the new system is on its disk, leaving once it was
 	// told to reboot, or may have been, in the boot leftBoot.
 	drained, installed, leaving bool
 	leftBoot                    string
+	// cordon is whose cordon it has, as far as that was seen.
+	cordon drain.Owner
 	// believedIn is the boot in which the node was seen to run what it is to run.
 	believedIn string
 	// pods is how it stands with Kubernetes at the end.
@@ -78,7 +81,7 @@ func (t *turn) attempt(ctx context.Context, _ int) error {
 		return err
 	}
 
-	if err := t.spare(ctx); err != nil {
+	if err := t.spare(ctx, nil); err != nil {
 		return err
 	}
 
@@ -89,10 +92,11 @@ func (t *turn) attempt(ctx context.Context, _ int) error {
 	defer conn.Close()
 
 	if t.plan.Legacy {
-		return inTurn(ctx, conn, t.drain, t.upgradeAtOnce)
+		return inTurn(ctx, conn, t.drain, t.spare, t.upgradeAtOnce)
 	}
 
-	return inTurn(ctx, conn, t.pull, t.drain, t.install, t.reboot)
+	// Up to the reboot takes long enough for another member to be lost meanwhile.
+	return inTurn(ctx, conn, t.pull, t.drain, t.install, t.spare, t.reboot)
 }
 
 // inTurn does one thing after the other.
@@ -147,7 +151,7 @@ func (t *turn) runsIt(ctx context.Context) bool {
 
 // spare refuses to take a control plane down while another one is not whole. Where there is none to spare anyway that
 // was agreed to.
-func (t *turn) spare(ctx context.Context) error {
+func (t *turn) spare(ctx context.Context, _ *talos.Conn) error {
 	if t.node.Role != inventory.ControlPlane || t.noQuorumToSpare {
 		return nil
 	}

@@ -73,9 +73,13 @@ func (t *turn) drain(ctx context.Context, _ *talos.Conn) error {
 
 	there, err := t.awaitInKubernetes(ctx)
 	if err == nil && there != nil {
-		t.pods.othersCordon = drain.OwnerOf(there.Node) == drain.Others
+		t.cordon = drain.OwnerOf(there.Node)
 		err = t.gate.Drain(ctx, there.drainer, there.Name, func(now drain.Progress) { t.tell(t.node, drainText(now)) })
 		t.drained = err == nil
+
+		if t.drained && t.cordon == drain.Nobody {
+			t.cordon = drain.Ours
+		}
 	}
 
 	if err == nil {
@@ -96,7 +100,7 @@ func (t *turn) awaitInKubernetes(ctx context.Context) (there *kubeNode, err erro
 		there, err = t.inKubernetes(ctx, t.node)
 
 		return wait.State{
-			Done: err == nil || kube.Diagnose(err) != diagnosis.APINotReady, Node: t.node.Name, Pause: apiPause,
+			Done: err == nil || !kube.MayPass(err), Node: t.node.Name, Pause: apiPause,
 			Limit: wait.Limit{For: "draining: the Kubernetes API: " + kube.Explain(err), Since: since,
 				Limit: t.Settings.APITimeout},
 			TimeUp: func(time.Duration) *diagnosis.Problem { return drain.Problem(err, t.command(t.node)) },
@@ -171,7 +175,7 @@ func (t *turn) giveBack(ctx context.Context, problem *diagnosis.Problem) *diagno
 	defer stop()
 
 	there, ours, err := t.ownCordon(ctx, t.node)
-	if err == nil && !ours || err != nil && (!t.drained || t.pods.othersCordon) {
+	if err == nil && !ours || err != nil && t.cordon != drain.Ours {
 		return problem
 	}
 

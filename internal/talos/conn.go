@@ -75,7 +75,7 @@ func (d *Dialer) connect(ctx context.Context, address string, door door) (*Conn,
 		}
 
 		// gRPC doesn't tell what broke a handshake before the certificate came; the probe does.
-		if errors.Is(err, errRejected) && conn.Leaf() == nil {
+		if errors.Is(err, errRejected) && conn.Leaf() == nil && door != eitherDoor {
 			if probed := d.Probe(ctx, address); probed.Err != nil {
 				return nil, probed.Err
 			}
@@ -192,7 +192,7 @@ func (c *Conn) unanswered(d *Dialer, err error) error {
 	return d.unreached(c.address, err)
 }
 
-// unreachedError is of an address at which nothing was reached.
+// unreachedError is of an address at which nothing answered.
 type unreachedError struct {
 	error
 	silence Silence
@@ -237,7 +237,7 @@ func (c *Conn) Close() {
 // Address is the address that was dialled.
 func (c *Conn) Address() string { return c.address }
 
-// Insecure reports whether the node was dialled in maintenance mode.
+// Insecure reports whether the node is in maintenance mode.
 func (c *Conn) Insecure() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -137,7 +137,7 @@ func (r door) of(leaf *x509.Certificate) door {
 }
 
 // tlsConfig is that of a Conn. The standard verification is replaced by verify, so that each refusal has its own error.
-// The credentials are for who passed it.
+// The credentials are for whoever has passed it.
 func (d *Dialer) tlsConfig(host string, door door, admit func(*x509.Certificate, bool, error) error) *tls.Config {
 	var insecure bool
 

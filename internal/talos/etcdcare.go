@@ -34,8 +34,8 @@ func (c *Conn) EtcdSnapshot(ctx context.Context, to io.Writer) error {
 	})
 }
 
-// EtcdDefragment has the node's etcd give back the space that it no longer needs. Meanwhile that member answers nobody,
-// for as long as the context allows.
+// EtcdDefragment has the node's etcd give back the space that it no longer needs. Meanwhile that member answers nobody.
+// The context bounds that, and an hour.
 func (c *Conn) EtcdDefragment(ctx context.Context) error {
 	return c.work(ctx, OpEtcd, func(ctx context.Context, _ func()) error {
 		_, err := c.api.EtcdDefragment(ctx)

@@ -179,11 +179,11 @@ func (t *tail) whole() []string {
 	return lines
 }
 
-// eventsQuiet is how long a node is listened to after an event without another, before all those of the past have come.
+// eventsQuiet is how long no event may come after one before all those of the past are taken as read.
 const eventsQuiet = time.Second
 
-// PastEvents reads the last events that the node remembers, oldest first. A node has some from its boot on: the error
-// is that of one that told none in time, too.
+// PastEvents reads the last events that the node remembers, oldest first. A node has some from its boot on, so
+// one that tells none in time is an error.
 func (c *Conn) PastEvents(ctx context.Context, last int) ([]Event, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errNoAnswer)
 	defer cancel()

@@ -161,7 +161,7 @@ func TestEventsFollowTheNode(t *testing.T) {
 	stop()
 }
 
-func TestEventsThatDoNotComeAreNoneThatAreNotThere(t *testing.T) {
+func TestANodeThatTellsNoEventsInTimeIsAnError(t *testing.T) {
 	t.Parallel()
 
 	l := newLab(t, 0)

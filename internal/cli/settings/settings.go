@@ -113,7 +113,7 @@ type Settings struct {
 	EtcdTimeout         time.Duration `env:"ETCD_TIMEOUT" envDefault:"10m" group:"Waits" doc:"How long an etcd that has data or is being bootstrapped may take to become healthy, and a member to be defragmented."`
 	EtcdJoinTimeout     time.Duration `env:"ETCD_JOIN_TIMEOUT" envDefault:"30m" group:"Waits" doc:"How long the other control planes may take to join etcd as voters."`
 	TimeSyncTimeout     time.Duration `env:"TIME_SYNC_TIMEOUT" envDefault:"2m" group:"Waits" doc:"How long bootstrap waits for a node whose clock is not in sync."`
-	APITimeout          time.Duration `env:"API_TIMEOUT" envDefault:"15m" group:"Waits" doc:"How long the Kubernetes API may take to become ready, and then the nodes to register."`
+	APITimeout          time.Duration `env:"API_TIMEOUT" envDefault:"15m" group:"Waits" doc:"How long the Kubernetes API may take to become ready, also before a node is drained, and then the nodes to register."`
 	HealthTimeout       time.Duration `env:"HEALTH_TIMEOUT" envDefault:"5m" min:"1s" group:"Waits" doc:"How long a cluster may take to pass the checks of its health."`
 
 	ClockScale float64 `env:"CLOCK_SCALE" envDefault:"1" min:"1" group:"Rehearsals" doc:"Divisor of all waits and time limits, for runs against the emulator, whose nodes are that many times faster."`

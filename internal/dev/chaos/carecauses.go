@@ -29,11 +29,9 @@ var withoutKubernetes = []diagnosis.ID{diagnosis.K8sUpgradeFailed, diagnosis.K8s
 var ofUpgrade = causes{
 	Here: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy, diagnosis.UpgradeNodeAway,
 		diagnosis.UpgradeUnread, diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes,
-		diagnosis.UpgradeOtherSystem, diagnosis.UpgradePullFailed, diagnosis.UpgradeFailed, diagnosis.UpgradeRolledBack,
-		diagnosis.APINotReady, diagnosis.CordonLeft}), // who drains the only control plane asks its own API
+		diagnosis.UpgradeOtherSystem, diagnosis.UpgradePullFailed, diagnosis.UpgradeFailed, diagnosis.UpgradeRolledBack}),
 	Around: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy,
-		diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes, diagnosis.CordonLeft,
-		diagnosis.UpgradeRolledBack}), // by the older call a node drains itself, too, and reboots as it was if it cannot
+		diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes}),
 	Codes: []diagnosis.ExitCode{diagnosis.ExitApply, diagnosis.ExitPreflight, diagnosis.ExitBootstrap,
 		diagnosis.ExitKubernetes},
 }
@@ -52,7 +50,7 @@ var causesOf = map[string]causes{
 	resetName: {
 		Here: []diagnosis.ID{diagnosis.ResetHeldBack, diagnosis.ResetFailed, diagnosis.ResetWithoutEffect,
 			diagnosis.ResetNoReturn, diagnosis.NotReset},
-		Around: []diagnosis.ID{diagnosis.ResetHeldBack},
+		Around: []diagnosis.ID{diagnosis.ResetHeldBack, diagnosis.ResetWithoutEffect}, // etcd does not let the node leave
 		Codes:  []diagnosis.ExitCode{diagnosis.ExitApply, diagnosis.ExitBootstrap},
 	},
 	upgradeName: ofUpgrade,
@@ -140,14 +138,36 @@ func (h *History) incidentExplains(problem Problem) bool {
 		own = causes{}
 	}
 
-	if slices.Contains(incident.Class.Everywhere, problem.ID) {
+	if slices.Contains(incident.Class.Everywhere, problem.ID) || h.undrained(*incident, problem) {
 		return true
 	}
 
-	if problem.Node == incident.Node || problem.Node == "" && strings.Contains(problem.Line, incident.Node) {
-		return slices.Contains(slices.Concat(incident.Class.Here, own.Here), problem.ID)
+	named := problem.Node == incident.Node || problem.Node == "" && strings.Contains(problem.Line, incident.Node)
+	if named && slices.Contains(slices.Concat(incident.Class.Here, own.Here), problem.ID) {
+		return true
 	}
 
-	return h.isControlPlane(incident.Node) &&
+	return (!named || problem.Node == "") && h.isControlPlane(incident.Node) &&
 		slices.Contains(slices.Concat(incident.Class.Around, own.Around), problem.ID)
+}
+
+// undrained reports whether a node, any node, could not be drained by an upgrade since a control plane was struck, and
+// with it the Kubernetes API, or since a pod's other replica lost its place. By the older call a node drains itself,
+// too, and reboots as it was if it cannot.
+func (h *History) undrained(incident Incident, problem Problem) bool {
+	operation := h.Care.Operation
+	if operation.Kind != upgradeName && operation.Kind != nodeName {
+		return false
+	}
+
+	switch problem.ID {
+	case diagnosis.APINotReady, diagnosis.CordonLeft:
+		return h.isControlPlane(incident.Node)
+	case diagnosis.UpgradeRolledBack:
+		return h.isControlPlane(incident.Node) && strings.HasPrefix(operation.Version, "v1.13.") // from Talos 1.12
+	case diagnosis.DrainBlocked, diagnosis.DrainUnending:
+		return incident.cutsPower
+	default:
+		return false
+	}
 }

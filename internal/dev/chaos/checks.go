@@ -280,7 +280,8 @@ func (h *History) explained(run Run, problem Problem) bool {
 func (h *History) explains(strike Strike, run Run, problem Problem) bool {
 	named := problem.Node == strike.Node || problem.Node == "" && strings.Contains(problem.Line, strike.Node) ||
 		h.hasTaken(strike.Node, problem.Node)
-	if named && (slices.Contains(strike.Class.Here, problem.ID) || h.refusesForNobody(strike, problem)) {
+	if named && (slices.Contains(strike.Class.Here, problem.ID) || h.refusesForNobody(strike, problem) ||
+		h.hidesFromSearch(strike, problem)) {
 		return true
 	}
 
@@ -305,6 +306,11 @@ func (h *History) refusesForNobody(strike Strike, problem Problem) bool {
 	return h.Leases && closed && unfound
 }
 
+// hidesFromSearch reports whether a machine is not found again since something else answers in its place.
+func (h *History) hidesFromSearch(strike Strike, problem Problem) bool {
+	return h.Leases && strike.Class.Name == notTalos.Name && problem.ID == diagnosis.MachineAmbiguous
+}
+
 // hasTaken reports whether one node's machine has got another one's address, so that its troubles are seen there.
 func (h *History) hasTaken(machine, other string) bool {
 	return slices.ContainsFunc(h.Strikes, func(strike Strike) bool {
@@ -313,9 +319,9 @@ func (h *History) hasTaken(machine, other string) bool {
 }
 
 // indispensable tells of a control plane that the cluster can't do without: the endpoint is its address, etcd began
-// with it, or so many others were struck too that etcd has no quorum.
+// with it, or so many others were struck too, or had not joined yet, that etcd has no quorum.
 func (h *History) indispensable(name string, run Run) bool {
-	struck, all := map[string]bool{}, 0
+	struck, costly, all := map[string]bool{}, false, 0
 
 	for _, node := range h.Nodes {
 		if node.ControlPlane {
@@ -326,16 +332,19 @@ func (h *History) indispensable(name string, run Run) bool {
 	for _, strike := range h.Strikes {
 		if h.isControlPlane(strike.Node) {
 			struck[strike.Node] = true
+			costly = costly || strike.Node == name && strike.CostsQuorum
 		}
 	}
 
-	return h.Endpoint == name || 2*len(struck) >= all || slices.ContainsFunc(h.Machines, func(machine Recorded) bool {
-		return machine.Name == name && (machine.FormerEtcd || machine.bootstrapped(run.Ended))
-	})
+	return h.Endpoint == name || costly || 2*len(struck) >= all ||
+		slices.ContainsFunc(h.Machines, func(machine Recorded) bool {
+			return machine.Name == name && (machine.FormerEtcd || machine.bootstrapped(run.Ended))
+		})
 }
 
 // codesOf are the exit codes of the steps; a step's other problems concern the cluster's API.
 var codesOf = map[string][]diagnosis.ExitCode{
+	"discover":        {diagnosis.ExitPreflight},
 	"preflight":       {diagnosis.ExitPreflight},
 	"applySequential": {diagnosis.ExitApply},
 	"applyParallel":   {diagnosis.ExitApply},

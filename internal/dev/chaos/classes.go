@@ -55,7 +55,7 @@ var (
 	// poweredOff: the same, and what a machine has not written to its disk is gone.
 	poweredOff = Class{
 		Name:   "no answer, and what was not finished has to begin again",
-		Here:   append([]diagnosis.ID{diagnosis.InstallFailed}, away.Here...),
+		Here:   append([]diagnosis.ID{diagnosis.InstallFailed, diagnosis.NodesNotReady}, away.Here...),
 		Around: withoutControlPlane,
 	}
 	// refused: the machine is there and its API port is closed.
@@ -84,7 +84,7 @@ var (
 	swapped = Class{Name: "another node's config", Here: []diagnosis.ID{diagnosis.NodesSwapped},
 		Around: withoutControlPlane}
 	// moved: a machine with its own config answers where another node belongs; a declared MAC tells, else the config does.
-	// Nobody is where it belongs itself, as long as the other one has not come there.
+	// Until the other one has come to where it belongs itself, nobody is there.
 	moved = Class{Name: "another node's place",
 		Here:   append([]diagnosis.ID{diagnosis.NodesSwapped, diagnosis.WrongMachine}, away.Here...),
 		Around: withoutControlPlane}
@@ -152,6 +152,7 @@ var (
 	refusedCalls = Class{
 		Name: "calls are refused",
 		Here: []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyRejected, diagnosis.IdentityUnread,
+			diagnosis.StillMaintenance,
 			diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked, diagnosis.StageStuck},
 		Around: withoutControlPlane,
 	}

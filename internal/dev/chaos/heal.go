@@ -108,8 +108,8 @@ func (w *world) aloneInEtcd(name string) bool {
 	})
 }
 
-// needsBoot tells of a machine that is wrong until it boots: at another address, with certificates of another time, with
-// an etcd that a second Bootstrap stopped, or in an install that may have failed already.
+// needsBoot tells of a machine that is wrong until it boots: at another address, with certificates of another time,
+// with an etcd that a second Bootstrap stopped, or in an install that may have failed already.
 func (w *world) needsBoot(name string) bool {
 	node := w.node(name)
 	signers := w.plan.ControlPlanes()
@@ -124,5 +124,6 @@ func (w *world) needsBoot(name string) bool {
 			!slices.Contains(signers, name))
 	})
 
-	return node.Faults().AddressAfter != (netip.Addr{}) || wrongTime || failing || node.EtcdClusterID() != 0 && !node.EtcdVoter()
+	return node.Faults().AddressAfter != (netip.Addr{}) || wrongTime || failing ||
+		node.EtcdClusterID() != 0 && !node.EtcdVoter()
 }

@@ -311,6 +311,12 @@ func (k operationKind) details(random *rand.Rand, plan *Plan) {
 		plan.Operation.Incident = k.incident(random, plan)
 	}
 
+	// Nobody could tell such a node from one that is gone, and its member is removed as was asked for.
+	if loss, incident := plan.Operation.Loss, plan.Operation.Incident; loss != nil && incident != nil &&
+		loss.Living == incident.Node && slices.Contains([]string{"power cut", "silence", "refused"}, incident.Kind) {
+		plan.Operation.Incident = nil
+	}
+
 	if random.IntN(6) == 0 {
 		plan.Operation.Interrupted = between(random, 0, cmp.Or(k.lasts, 20*time.Second)) //nolint:mnd // as most take
 	}

@@ -19,11 +19,13 @@ type Strike struct {
 	Ended bool
 	// Healthy are the nodes that were well right before it.
 	Healthy []string
+	// CostsQuorum is set if it took one of etcd's two voters, or the only one.
+	CostsQuorum bool
 }
 
 // strike makes an incident happen.
 func (w *world) strike(incident Incident) {
-	strike := Strike{Incident: incident, Time: time.Now()}
+	strike := Strike{Incident: incident, Time: time.Now(), CostsQuorum: incident.cutsPower && w.needsVoter(incident.Node)}
 
 	if incident.At.Anchor != Before {
 		for _, planned := range w.plan.Machines {
@@ -38,6 +40,13 @@ func (w *world) strike(incident Incident) {
 	w.mu.Unlock()
 
 	incident.begin(w.node(incident.Node))
+}
+
+// needsVoter reports whether etcd has no quorum without a node, as while it grows.
+func (w *world) needsVoter(name string) bool {
+	voters := slices.DeleteFunc(w.plan.ControlPlanes(), func(other string) bool { return !w.node(other).EtcdVoter() })
+
+	return len(voters) <= 2 && slices.Contains(voters, name)
 }
 
 // over ends an incident that passes by itself.

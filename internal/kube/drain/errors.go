@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/kube"
 )
 
@@ -186,7 +185,7 @@ func codeOf(err error) int {
 func transient(err error) bool {
 	code := codeOf(err)
 
-	return code == 0 && kube.Diagnose(err) == diagnosis.APINotReady ||
+	return code == 0 && kube.MayPass(err) ||
 		code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusConflict ||
 		isBudget(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

@@ -208,8 +208,8 @@ func (s *Observation) readStatus(ctx context.Context, conn *talos.Conn) {
 // identify asks once for each certificate whether it is the declared machine: a machine makes itself a new one whenever
 // it boots.
 func (o *Observer) identify(ctx context.Context, seen *Observation, conn *talos.Conn) {
-	if o.Identified(seen.Node, conn) {
-		seen.Boot = o.Facts(seen.Node).Boot
+	if facts := o.Facts(seen.Node); facts.identified == conn.Fingerprint() {
+		seen.Boot = facts.Boot
 		return
 	}
 
@@ -224,12 +224,6 @@ func (o *Observer) identify(ctx context.Context, seen *Observation, conn *talos.
 	}
 
 	seen.Wrong = finding
-}
-
-// Identified reports whether the machine at the other end is known to be the declared one: only that has the key of the
-// certificate by which it was found to be.
-func (o *Observer) Identified(node *inventory.Node, conn *talos.Conn) bool {
-	return conn.Fingerprint() != "" && o.Facts(node).identified == conn.Fingerprint()
 }
 
 // WrongMachine reads, on this very connection, the hardware addresses and the UUID of the machine, and compares them
