@@ -59,7 +59,8 @@ func (d *Dialer) connect(ctx context.Context, address string, door door) (*Conn,
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1,
 					MaxDelay: 100 * time.Millisecond},
-				MinConnectTimeout: d.timeout(),
+				// Later than our own limit, which says why it is over.
+				MinConnectTimeout: 2 * d.timeout(), //nolint:mnd // as above
 			}),
 		),
 	)
