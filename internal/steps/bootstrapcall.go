@@ -90,11 +90,18 @@ func (b *bootstrapper) call(ctx context.Context, survey observe.EtcdSurvey) wait
 	}
 
 	if b.sent != nil {
-		if !b.sent.undone(survey) && b.tookEffect(survey) {
+		var problem *diagnosis.Problem
+
+		switch {
+		case b.sent.undone(survey):
+			problem = b.beginAnew(target)
+		case b.tookEffect(survey):
 			return wait.State{Done: true}
+		default:
+			problem = b.beyondResending(target)
 		}
 
-		if problem := b.beyondResending(survey, target); problem != nil {
+		if problem != nil {
 			return wait.State{Problem: problem}
 		}
 
@@ -110,30 +117,31 @@ func (b *bootstrapper) call(ctx context.Context, survey observe.EtcdSurvey) wait
 	return b.judgeReply(ctx, target, b.send(ctx, target))
 }
 
-// beyondResending ends a run whose Bootstraps have come to nothing for as long as etcd may take, or were undone by
-// reboots too often. What a reboot has undone is begun anew: the time that the node was off does not count.
-func (b *bootstrapper) beyondResending(survey observe.EtcdSurvey, target observe.EtcdObservation) *diagnosis.Problem {
-	if b.sent.undone(survey) {
-		if b.sent.toldUndone {
-			return nil
-		}
-
-		b.sent.toldUndone = true
-		b.undone++
-		clear(b.since)
-
-		if b.undone > maxReboots {
-			return b.problem(target.Observation, diagnosis.BootstrapFailed,
-				fmt.Sprintf("it has rebooted right after Bootstrap %d times, before etcd had any data", b.undone),
-				command("diagnose", target.Node))
-		}
-
-		b.Log.Warn().Str("node", b.sent.to.Name).Msg(
-			"it rebooted right after Bootstrap, before etcd had any data: bootstrapping again")
-
+// beginAnew is for a Bootstrap that a reboot has undone: the time that the node was off does not count. It ends a run
+// in which that happens too often.
+func (b *bootstrapper) beginAnew(target observe.EtcdObservation) *diagnosis.Problem {
+	if b.sent.toldUndone {
 		return nil
 	}
 
+	b.sent.toldUndone = true
+	b.undone++
+	clear(b.since)
+
+	if b.undone > maxReboots {
+		return b.problem(target.Observation, diagnosis.BootstrapFailed,
+			fmt.Sprintf("it has rebooted right after Bootstrap %d times, before etcd had any data", b.undone),
+			command("diagnose", target.Node))
+	}
+
+	b.Log.Warn().Str("node", b.sent.to.Name).Msg(
+		"it rebooted right after Bootstrap, before etcd had any data: bootstrapping again")
+
+	return nil
+}
+
+// beyondResending ends a run whose Bootstraps have come to nothing for as long as etcd may take.
+func (b *bootstrapper) beyondResending(target observe.EtcdObservation) *diagnosis.Problem {
 	since := b.since.of("bootstrap: no effect", b.sent.at)
 	if target.Asked.Sub(since) < b.Settings.EtcdTimeout {
 		return nil
