@@ -69,7 +69,19 @@ func TestRemediesFitTheMistakes(t *testing.T) {
 		"a variable in a profile's patch": {files: map[string]string{"cluster.yaml": soundProfile,
 			"clusterconfig/patches/all.yaml": "machine: {network: {interfaces: [{interface: ens18, addresses: " +
 				"[\"${ADDRESS}\"]}]}}"},
-			says: []string{"TM006", "${ADDRESS} has no value", "write the value itself"}},
+			says: []string{"TM006", "${ADDRESS}", "write the values themselves"}},
+		"several in a profile's patch": {files: map[string]string{"cluster.yaml": soundProfile,
+			"clusterconfig/patches/all.yaml": "machine: {network: {interfaces: [{interface: ens18, addresses: " +
+				"[\"${TWO}\", \"${ONE}\"]}]}}"},
+			says: []string{"here ${ONE}, ${TWO}"}},
+		"what only control planes have, in a profile's patch for all": {files: map[string]string{
+			"cluster.yaml": strings.Replace(soundProfile, "regenerate", "  workers:\n    assignments:\n"+
+				"      - {name: w1, ip: 192.0.2.21, interface: ens18}\nregenerate", 1),
+			"clusterconfig/patches/all.yaml": "cluster: {etcd: {extraArgs: {log-level: info}}}\n"},
+			says: []string{"clusterconfig/patches/all.yaml", "move it to controlplane.yaml: workers get this one too"}},
+		"a hostname beside auto in a profile's patch": {files: map[string]string{"cluster.yaml": soundProfile,
+			"clusterconfig/patches/cp1.yaml": "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: other\nauto: stable\n"},
+			says: []string{"write `auto: off` beside hostname"}},
 		"a hostname beside auto": {files: patched(
 			"apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: other\nauto: stable\n"),
 			says: []string{"write `auto: off` beside hostname"}},

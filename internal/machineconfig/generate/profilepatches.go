@@ -50,19 +50,38 @@ func (p profilePatch) refused(node profile.Machine, err error) error {
 	source := yamlfile.Source{Shown: p.shown, Mistakes: mistakes}
 
 	if name := unfilled.FindString(err.Error()); name != "" && strings.Contains(p.text, name) {
-		mistake := source.Mistake(nil, diagnosis.FileVariable, "%s has no value: nothing is put in for the variables of a "+
-			"profile's patches, so that it can't be applied to %s: %s", name, node.Name, oneLine(err))
-		mistake.Next = "write the value itself"
+		mistake := source.Mistake(nil, diagnosis.FileVariable, "nothing is put in for the variables of a profile's patches, "+
+			"here %s, so that it can't be applied to %s: %s", p.variables(), node.Name, oneLine(err))
+		mistake.Next = "write the values themselves"
 		source.Add(mistake)
 	} else if errors.Is(err, errJSONPatch) {
 		mistake := source.Mistake(nil, diagnosis.FileValue, "%s", err)
 		mistake.Next = "write it as a strategic merge patch: " + machineconfig.StrategicForm(p.text)
 		source.Add(mistake)
 	} else {
-		source.At(nil, diagnosis.FileValue, "can't be applied to %s: %s", node.Name, oneLine(err))
+		mistake := source.Mistake(nil, diagnosis.FileValue, "can't be applied to %s: %s", node.Name, oneLine(err))
+		mistake.Next = p.advice(err.Error())
+		source.Add(mistake)
 	}
 
 	return mistakes.Err()
+}
+
+// advice is what to do about what Talos says against the config that the patch makes.
+func (p profilePatch) advice(problems string) string {
+	if strings.Contains(problems, onlyOnControlPlanes) {
+		return "move it to controlplane.yaml: workers get this one too"
+	}
+
+	return machineconfig.AdviceOn(problems)
+}
+
+// variables are those of the patch, each once.
+func (p profilePatch) variables() string {
+	names := unfilled.FindAllString(p.text, -1)
+	slices.Sort(names)
+
+	return strings.Join(slices.Compact(names), ", ")
 }
 
 // unfilled is a variable that nothing was put in for.

@@ -12,6 +12,9 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
+// onlyOnControlPlanes is how Talos refuses a worker what only control planes have.
+const onlyOnControlPlanes = "only allowed on control plane"
+
 // refused tells that Talos does not take the entry's machine config: of each problem at the patch that brings it, or at
 // the entry.
 func (e *entry) refused(err error) {
@@ -64,7 +67,7 @@ func (e *entry) tellRefused(one *patch, problems []string) {
 	}
 
 	mistake.Next = machineconfig.AdviceOn(text)
-	if one != nil && !e.ControlPlane && strings.Contains(text, "only allowed on control plane") {
+	if one != nil && !e.ControlPlane && strings.Contains(text, onlyOnControlPlanes) {
 		mistake.Next = "move it to controlPlane.patches: workers get this one too"
 	}
 
