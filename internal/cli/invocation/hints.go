@@ -34,8 +34,8 @@ var tasks = map[string]string{
 var command = regexp.MustCompile(`\bmage (` + strings.Join(Targets, "|") + `)\b((?: -\w+(?:=[^\s;,)]+)?)*)`)
 
 // foreign is a command of another program that hints name.
-var foreign = regexp.MustCompile(`\b(talosctl (?:-n|config|dmesg|etcd|rotate-ca|service|upgrade|wipe)|` +
-	`kubectl (?:-n|apply|config|delete|describe|get|label|taint|uncordon))\b`)
+var foreign = regexp.MustCompile("`?" + `\b(talosctl (?:-n|config|dmesg|etcd|rotate-ca|service|upgrade|wipe)|` +
+	`kubectl (?:-n|apply|config|delete|describe|get|label|taint|uncordon)|sops (?:--encrypt|decrypt|encrypt))\b`)
 
 // hint has the commands in a text begin with what this program was called as. A target without a task is called
 // without Task. A program that this computer lacks is to be installed first.
@@ -43,7 +43,7 @@ func (i Invocation) hint(text string) string {
 	missing := map[string]bool{}
 
 	text = foreign.ReplaceAllStringFunc(text, func(typed string) string {
-		name, _, _ := strings.Cut(typed, " ")
+		name, _, _ := strings.Cut(strings.TrimPrefix(typed, "`"), " ")
 		if _, found := (program.Runner{Environ: i.Environ}).Find(name); found || missing[name] {
 			return typed
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -71,15 +72,20 @@ func TestHintsInstallWhatThisComputerLacks(t *testing.T) {
 	}
 }
 
-func TestHintsInstallKubectlForWhateverItIsToDo(t *testing.T) {
+func TestHintsInstallWhatIsToBeTyped(t *testing.T) {
 	t.Parallel()
 
-	for _, typed := range []string{"kubectl get pods -A", "kubectl uncordon cp1", "kubectl -n kube-system get pods"} {
+	for _, typed := range []string{
+		"kubectl get pods -A", "kubectl uncordon cp1", "kubectl -n kube-system get pods", "sops --encrypt --in-place secrets.yaml",
+		"sops decrypt -i secrets.yaml",
+	} {
+		program, _, _ := strings.Cut(typed, " ")
+
 		made, _, _ := call(t, "PATH="+t.TempDir())
 		failure := made.Execute(t.Context(), "failing", nil, func(*settings.Settings) []steps.Step {
 			return []steps.Step{failing{next: typed}}
 		})
-		require.Contains(t, failure.Message, "Next: install kubectl, then "+typed)
+		require.Contains(t, failure.Message, "Next: install "+program+", then "+typed)
 	}
 }
 
