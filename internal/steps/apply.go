@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -107,24 +108,48 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 	return diagnosis.Join(work.conclude(served), work.dryRunOutcome(served))
 }
 
-// dryRunOutcome turns "would change" into the exit code that says so. What has drifted would change if asked for.
+// dryRunOutcome turns "would change" into the exit code that says so. What has drifted would change if asked for. Files
+// that are older than what runs are made anew before anything else.
 func (w *work) dryRunOutcome(outcomes []outcome) error {
 	if !w.Settings.DryRun {
 		return nil
 	}
 
-	changing, drifted := nodesWith(report.Planned, outcomes), nodesWith(report.Drifted, outcomes)
-	left := text.List(drifted) + " drifted from what is declared; -update would change that"
-	switch {
-	case len(changing) == 0 && len(drifted) == 0:
-		return nil
-	case len(changing) == 0:
-		return w.wouldChange(left, w.command(nil)+" -update")
-	case len(drifted) == 0:
-		return w.wouldChange(text.List(changing)+" would change", w.command(nil))
-	default:
-		return w.wouldChange(text.List(changing)+" would change; "+left, w.command(nil)+", or with -update")
+	var changing, drifted, outdated []string
+
+	for _, outcome := range outcomes {
+		switch name := outcome.node.Name; {
+		case outcome.outdated:
+			outdated = append(outdated, name)
+		case outcome.status == report.Planned:
+			changing = append(changing, name)
+		case outcome.status == report.Drifted:
+			drifted = append(drifted, name)
+		}
 	}
+
+	var said, next []string
+
+	if len(outdated) > 0 {
+		said = append(said, "the files of "+text.List(outdated)+" are older than what runs")
+		next = append(next, renderAnew(w.Run))
+	}
+
+	if len(changing) > 0 {
+		said = append(said, text.List(changing)+" would change")
+		next = append(next, w.again())
+	}
+
+	if len(drifted) > 0 {
+		said = append(said, text.List(drifted)+" drifted from what is declared; -update would change that")
+		next = append(next, w.again()+" -update")
+	}
+
+	if said == nil {
+		return nil
+	}
+
+	return w.wouldChange(strings.Join(said, "; "), next[0])
 }
 
 func nodesWith(status report.Status, outcomes []outcome) []string {

@@ -119,8 +119,9 @@ func (a *applier) reconcileDrift(ctx context.Context, seen observe.Observation, 
 func (a *applier) leaveDrifted(seen observe.Observation, result *outcome) error {
 	result.status = report.Drifted
 	result.detail = "differs from " + a.shown(seen.Node.ConfigFile)
+	result.outdated = isOutdated(a.Run, seen)
 
-	if a.Settings.DryRun {
+	if a.Settings.DryRun && !result.outdated {
 		result.detail += ", only -update would change it"
 	}
 
@@ -313,15 +314,22 @@ func (a *applier) healthyAgain(ctx context.Context, changed observe.Observation)
 }
 
 // endDrift is what to do about a node that differs from its file: have the node take the file, by a command; or make
-// the file anew, where the node runs the Kubernetes that is declared, and its file holds another. So it is after an
-// upgrade, which the file would take back.
+// an outdated file anew.
 func endDrift(run *Run, seen observe.Observation, takeFile string) string {
-	declared := run.Cluster.KubernetesVersion
-	if kubeletVersion(seen.Config) != declared || kubeletVersion(run.Configs[seen.Node.Name]) == declared {
+	if !isOutdated(run, seen) {
 		return takeFile
 	}
 
-	return fmt.Sprintf("%s (the node runs Kubernetes %s, as declared, and its file is older)", renderAnew(run), declared)
+	return fmt.Sprintf("%s (the node runs Kubernetes %s, as declared, and its file is older)", renderAnew(run),
+		run.Cluster.KubernetesVersion)
+}
+
+// isOutdated reports whether a node runs the Kubernetes that is declared, and its file holds another. So it is after an
+// upgrade, which the file would take back.
+func isOutdated(run *Run, seen observe.Observation) bool {
+	declared := run.Cluster.KubernetesVersion
+
+	return kubeletVersion(seen.Config) == declared && kubeletVersion(run.Configs[seen.Node.Name]) != declared
 }
 
 func kubeletVersion(config *machineconfig.Config) string {

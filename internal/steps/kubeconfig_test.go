@@ -67,20 +67,36 @@ func TestTheTalosconfigLosesTheAddressOfAMachineThatWasReplaced(t *testing.T) {
 		"the VIP":                   {[]string{l.VIP.String()}, []string{l.VIP.String()}},
 		"none that is left but all": {[]string{gone}, []string{address("cp1"), address("cp2")}},
 	} {
-		talosconfig, err := config.Open(l.Talosconfig())
-		require.NoError(t, err)
-
-		talosconfig.Contexts[talosconfig.Context].Endpoints = tt.before
-		talosconfig.Contexts[talosconfig.Context].Nodes = tt.before
-		require.NoError(t, talosconfig.Save(l.Talosconfig()))
-
+		l.nameInTalosconfig(t, tt.before)
 		l.session(t).succeeds(t, steps.Kubeconfig{})
 
-		renewed, err := config.Open(l.Talosconfig())
-		require.NoError(t, err)
-		require.Equal(t, tt.after, renewed.Contexts[renewed.Context].Endpoints, name)
-		require.Equal(t, tt.after, renewed.Contexts[renewed.Context].Nodes, name)
+		endpoints, nodes := l.namedInTalosconfig(t)
+		require.Equal(t, tt.after, endpoints, name)
+		require.Equal(t, tt.after, nodes, name)
 	}
+}
+
+// nameInTalosconfig makes addresses the endpoints and the nodes of the talosconfig.
+func (l *lab) nameInTalosconfig(t *testing.T, addresses []string) {
+	t.Helper()
+
+	talosconfig, err := config.Open(l.Talosconfig())
+	require.NoError(t, err)
+
+	talosconfig.Contexts[talosconfig.Context].Endpoints = addresses
+	talosconfig.Contexts[talosconfig.Context].Nodes = addresses
+	require.NoError(t, talosconfig.Save(l.Talosconfig()))
+}
+
+func (l *lab) namedInTalosconfig(t *testing.T) (endpoints, nodes []string) {
+	t.Helper()
+
+	talosconfig, err := config.Open(l.Talosconfig())
+	require.NoError(t, err)
+
+	current := talosconfig.Contexts[talosconfig.Context]
+
+	return current.Endpoints, current.Nodes
 }
 
 // The kubeconfig is an administrator's, and a repository's root is where it goes by default.

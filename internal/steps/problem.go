@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
@@ -167,6 +168,20 @@ func (w *work) waiter() *wait.Waiter {
 
 // command is how to type the step for one node.
 func (w *work) command(node *inventory.Node) string { return command(w.step.Name(), node) }
+
+// again is the command for the step and the nodes that the run was asked for.
+func (w *work) again() string {
+	named := strings.Join(w.Settings.Node, ",")
+
+	switch again := w.command(nil); {
+	case named == "":
+		return again
+	case w.step.Name() == replaceName: // it names its node without a flag
+		return again + " " + named
+	default:
+		return again + " -node=" + named
+	}
+}
 
 // readFailure is for a node that no waiting makes readable.
 func (w *work) readFailure(seen observe.Observation) *diagnosis.Problem {

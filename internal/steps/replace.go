@@ -28,7 +28,7 @@ const (
 // ReplaceNode puts the declared machine in the place of one that is gone for good.
 func ReplaceNode(settings *settings.Settings) []Step {
 	return Located(
-		Retire{},        // what etcd and Kubernetes know of the former machine goes
+		Retire{},        // what etcd, Kubernetes and the talosconfig know of the former machine goes
 		Apply{},         // the declared machine gets the node's config
 		Verify{},        // it is up
 		JoinEtcd{},      // a control plane is a voter
@@ -36,8 +36,8 @@ func ReplaceNode(settings *settings.Settings) []Step {
 	)(settings)
 }
 
-// Retire takes a machine that is gone for good out of etcd and out of Kubernetes, once the machine that is declared in
-// its place is there.
+// Retire takes a machine that is gone for good out of etcd, Kubernetes and the talosconfig, once the machine that is
+// declared in its place is there.
 type Retire struct{}
 
 // Name is the recipe's: to people it is its first half.
@@ -66,7 +66,11 @@ func (s Retire) Run(ctx context.Context, run *Run) error {
 		outcomes = append(outcomes, retirer.finish(retirer.retire(ctx, node), started))
 	}
 
-	return diagnosis.Join(retirer.conclude(outcomes), retirer.dryRunOutcome(outcomes))
+	if slices.ContainsFunc(outcomes, outcome.failed) {
+		return retirer.conclude(outcomes)
+	}
+
+	return diagnosis.Join(retirer.dryRunOutcome(outcomes), retirer.completeTalosconfig(ctx))
 }
 
 // retirer is one run of the step.

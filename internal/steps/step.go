@@ -261,6 +261,8 @@ type outcome struct {
 	address string
 	tries   int
 	problem *diagnosis.Problem
+	// outdated says that not the node has to change, but its file.
+	outdated bool
 }
 
 func (o outcome) failed() bool { return o.problem != nil }

@@ -218,6 +218,9 @@ func TestDriftOfAClusterThatIsUp(t *testing.T) {
 
 	t.Run("shows in a dry run", func(t *testing.T) {
 		w.tells(t, w.ends(t, 8, nil, "applySequential", "-dryRun"))
+
+		got := w.ends(t, 8, nil, "applySequential", "-dryRun", "-node=cp1")
+		require.Contains(t, got.Stderr, "Next: talos-mage applySequential -node=cp1 -update")
 		require.Empty(t, w.since(start))
 	})
 
