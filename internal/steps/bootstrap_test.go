@@ -712,4 +712,7 @@ func TestAnEndpointThatOnlyTheNodesReachIsToldFromAnAPIThatIsDown(t *testing.T) 
 		require.Contains(t, problem.Cause,
 			"is ready at "+cluster.Lab.Address(11).String()+":6443, but the endpoint 192.0.2.10")
 	}
+
+	require.Regexp(t, `next: mage bootstrap \(.* answers at .*:6443, but not at the endpoint 192\.0\.2\.10:6443\)`,
+		l.status(t, cluster.Environ()...))
 }

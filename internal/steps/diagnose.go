@@ -165,7 +165,8 @@ func (d *doctor) explain(ctx context.Context, node NodeDiagnosis, survey observe
 	lines := node.lines()
 	causes := evidence.Explain(subject, judged, lines)
 
-	if seen.State != talos.Ours || subject.Well || slices.ContainsFunc(causes, isFailure) || survey.AwaitsBootstrap() {
+	if seen.State != talos.Ours || subject.Well || slices.ContainsFunc(causes, isFailure) || survey.AwaitsBootstrap() ||
+		node.etcd != nil && node.etcd.CatchingUp() {
 		return causes
 	}
 
@@ -307,6 +308,9 @@ func etcdFindings(node observe.EtcdObservation, survey observe.EtcdSurvey) []dia
 	case node.Empty():
 		finding.ID = diagnosis.EtcdIncomplete
 		finding.Cause = "its etcd waits to join the others'; what the console says of bootstrap is not meant for it"
+	case node.CatchingUp():
+		finding.ID, finding.Severity = diagnosis.EtcdNotHealthy, diagnosis.Warning
+		finding.Next = "wait; mage bootstrap says when it is healthy"
 	default:
 		finding.ID = diagnosis.EtcdNotHealthy
 	}

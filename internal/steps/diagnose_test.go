@@ -29,6 +29,30 @@ func (l *lab) diagnose(t *testing.T, environ ...string) (steps.Diagnosis, diagno
 	return *step.Found, steps.CodeOf(s.err)
 }
 
+// A learner waits for nobody but etcd, which promotes it.
+func TestALearnerIsNoFailureOfADiagnosis(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 2, 0)
+	l.installed(t)
+	l.Node("cp2").Set(func(f *emulator.Faults) { f.EtcdJoin = 1000 * time.Hour })
+
+	s := l.session(t, seconds("ETCD_TIMEOUT", 60))
+	s.fails(t, diagnosis.ExitBootstrap, diagnosis.EtcdIncomplete, steps.Bootstrap{})
+
+	found, _ := l.diagnose(t)
+	require.NotContains(t, found.Text(), "not supported for learner")
+
+	learner := found.Nodes[1]
+	require.Equal(t, "cp2", learner.Seen.Node.Name)
+	require.Equal(t, diagnosis.EtcdNotHealthy, learner.Causes[0].ID, found.Text())
+	require.Equal(t, "etcd is a learner, catching up", learner.Causes[0].Cause)
+
+	for _, cause := range learner.Causes {
+		require.Equal(t, diagnosis.Warning, cause.Severity, found.Text())
+	}
+}
+
 // instants are times and what follows from them, which differ each time.
 var instants = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\d+h\d+m\d+s|\b\d+m\d+s\b`)
 

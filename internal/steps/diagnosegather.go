@@ -165,6 +165,10 @@ func (n NodeDiagnosis) lines() []evidence.Line {
 	}
 
 	for _, service := range n.Seen.Services {
+		if service.ID == "etcd" && service.State == "Running" && n.etcd != nil {
+			continue // its own line says more
+		}
+
 		for _, text := range describeService(service) {
 			add(evidence.Service, "%s", text)
 		}

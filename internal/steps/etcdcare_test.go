@@ -131,7 +131,8 @@ func TestMembersAreDefragmentedOneAtATimeTheLeaderLast(t *testing.T) {
 	s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.EtcdDefrag{})
 	require.Zero(t, calls(l.Node("cp1"), defragCall))
 
-	rows, findings := steps.EtcdStatus(t.Context(), l.session(t).Run)
+	rows, findings, err := steps.EtcdStatus(t.Context(), l.session(t).Run)
+	require.NoError(t, err)
 	require.Empty(t, findings)
 	require.Len(t, rows, 4)
 
@@ -215,12 +216,12 @@ func TestTheListOfMembersNamesTheirNodes(t *testing.T) {
 	l := newLab(t, 2, 0)
 	l.untilMaintenance(t)
 
-	_, err := steps.EtcdList(t.Context(), l.session(t).Run)
+	_, _, err := steps.EtcdList(t.Context(), l.session(t).Run)
 	require.ErrorContains(t, err, "no member gives a list: cp1: in maintenance; cp2: in maintenance")
 
 	l.up(t)
 
-	rows, err := steps.EtcdList(t.Context(), l.session(t).Run)
+	rows, _, err := steps.EtcdList(t.Context(), l.session(t).Run)
 	require.NoError(t, err)
 	require.Len(t, rows, 3)
 

@@ -76,7 +76,7 @@ func (l *lab) hostname(t *testing.T, name string) string {
 func (l *lab) members(t *testing.T) []string {
 	t.Helper()
 
-	rows, err := steps.EtcdList(t.Context(), l.session(t).Run)
+	rows, _, err := steps.EtcdList(t.Context(), l.session(t).Run)
 	require.NoError(t, err)
 
 	var names []string
@@ -182,13 +182,20 @@ func TestAMachineIsReplaced(t *testing.T) {
 	l.Node("cp3").PowerOn()
 	wait(t, l.Node("cp3"), inStage("maintenance"))
 
+	// The former machine had another address.
+	l.nameInTalosconfig(t, []string{l.addressOf("cp1"), l.Lab.Address(99).String()})
+
 	s = l.session(t, "NODE=cp3", "DRY_RUN=true")
-	s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, s.replacing()...)
+	planned := s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, s.replacing()...)
+	require.Equal(t, "mage replaceNode cp3", planned.Next)
 	require.Contains(t, s.detail("replaceNode", "cp3"), "and the Kubernetes node cp3 of the former machine")
 	require.Contains(t, l.members(t), "cp3")
 
 	s = l.session(t, "NODE=cp3")
 	s.succeeds(t, s.replacing()...)
+
+	endpoints, _ := l.namedInTalosconfig(t)
+	require.Equal(t, []string{l.addressOf("cp1"), l.addressOf("cp2"), l.addressOf("cp3")}, endpoints)
 	require.NotEqual(t, former, l.Node("cp3").EtcdMemberID())
 	require.True(t, l.Node("cp3").EtcdVoter())
 	require.Len(t, l.members(t), 3)

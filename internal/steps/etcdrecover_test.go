@@ -152,7 +152,8 @@ func TestEtcdIsRestoredWhenItsQuorumIsLostForGood(t *testing.T) {
 	require.Contains(t, s.out.String(), string(diagnosis.FormerEtcdAway))
 	require.Equal(t, []string{"cp1", "cp2", "cp3"}, l.kubernetesNodes(t), "what the snapshot has is there again")
 
-	_, findings := steps.EtcdStatus(t.Context(), l.session(t).Run)
+	_, findings, err := steps.EtcdStatus(t.Context(), l.session(t).Run)
+	require.NoError(t, err)
 	require.Len(t, findings, 2, "cp2 and cp3 may hold the former etcd")
 	require.Equal(t, diagnosis.FormerEtcdAway, findings[0].ID)
 

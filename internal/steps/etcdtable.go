@@ -15,8 +15,8 @@ import (
 )
 
 // EtcdStatus is what the control planes say of their etcd, a row each, header first; and two etcd clusters where there
-// should be one.
-func EtcdStatus(ctx context.Context, run *Run) (rows [][]string, findings []diagnosis.Finding) {
+// should be one. It has no error: who does not answer has a row that says so.
+func EtcdStatus(ctx context.Context, run *Run) (rows [][]string, findings []diagnosis.Finding, err error) {
 	rows = [][]string{{"NODE", "ADDRESS", "MEMBER", "ROLE", "SIZE", "IN USE", "STATE"}}
 
 	survey := run.observer.SurveyEtcd(ctx)
@@ -30,15 +30,12 @@ func EtcdStatus(ctx context.Context, run *Run) (rows [][]string, findings []diag
 		rows = append(rows, row)
 	}
 
-	if survey.Split() {
-		findings = append(findings, splitFinding(survey))
-	}
-
+	findings = splitFindings(survey)
 	for _, node := range outside(survey) {
 		findings = append(findings, formerEtcd(node, command("reset", node.Node)))
 	}
 
-	return rows, findings
+	return rows, findings, nil
 }
 
 // outside are silent control planes that an etcd which works does not list: what they hold is another one's, if
@@ -63,9 +60,9 @@ func etcdRole(node observe.EtcdObservation) string {
 // memberName is how etcd's own programs write the id of a member.
 func memberName(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// EtcdList is the list of members that etcd itself has, a row each, header first; of two lists the longer one. The
-// error is that nobody has any.
-func EtcdList(ctx context.Context, run *Run) ([][]string, error) {
+// EtcdList is the list of members that etcd itself has, a row each, header first; of two lists the longer one, and that
+// there are two clusters. The error is that nobody has any.
+func EtcdList(ctx context.Context, run *Run) (rows [][]string, findings []diagnosis.Finding, err error) {
 	survey := run.observer.SurveyEtcd(ctx)
 
 	var longest []talos.EtcdMember
@@ -76,18 +73,18 @@ func EtcdList(ctx context.Context, run *Run) ([][]string, error) {
 	}
 
 	if longest == nil {
-		return nil, &Failure{Step: "etcd:members", Code: diagnosis.ExitBootstrap,
+		return nil, nil, &Failure{Step: "etcd:members", Code: diagnosis.ExitBootstrap,
 			Err: diagnosis.NewProblem(diagnosis.EtcdNotHealthy, "no member gives a list: "+survey.Describe(),
 				command("status", nil)).In("etcd:members")}
 	}
 
-	rows := [][]string{{"MEMBER", "HOSTNAME", "NODE", "VOTER", "PEER URLS"}}
+	rows = [][]string{{"MEMBER", "HOSTNAME", "NODE", "VOTER", "PEER URLS"}}
 	for _, member := range longest {
 		rows = append(rows, []string{memberName(member.ID), dash(member.Hostname), dash(run.nodeOf(survey, member)),
 			yesNo(!member.Learner), strings.Join(member.PeerURLs, ", ")})
 	}
 
-	return rows, nil
+	return rows, splitFindings(survey), nil
 }
 
 // nodeOf is the node of the inventory that a member runs on; nothing for one that no file declares.

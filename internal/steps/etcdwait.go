@@ -122,6 +122,15 @@ func splitFinding(survey observe.EtcdSurvey) diagnosis.Finding {
 	}
 }
 
+// splitFindings tell of them, or nothing where there is one etcd at most.
+func splitFindings(survey observe.EtcdSurvey) []diagnosis.Finding {
+	if !survey.Split() {
+		return nil
+	}
+
+	return []diagnosis.Finding{splitFinding(survey)}
+}
+
 // membershipLines say of each expected control plane how its etcd is, and of one that is well whom it waits for.
 func membershipLines(survey observe.EtcdSurvey, expected []*inventory.Node) []wait.Line {
 	awaited := survey.UnhealthyOf(expected).Names()

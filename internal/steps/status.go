@@ -70,10 +70,7 @@ func ReadStatus(ctx context.Context, run *Run) Status {
 // clusterFindings are what no node's line says: two etcd clusters, why an install fails, and machine configs that are
 // out of date.
 func clusterFindings(run *Run, nodes []nodeObservation) []diagnosis.Finding {
-	var findings []diagnosis.Finding
-	if survey := surveyOf(nodes); survey.Split() {
-		findings = append(findings, splitFinding(survey))
-	}
+	findings := splitFindings(surveyOf(nodes))
 
 	for _, node := range nodes {
 		if node.InstallFailure != "" {
@@ -230,7 +227,7 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation, finding
 	case len(silent) > 0:
 		return "mage verify -node=" + silent[0].Node.Name
 	case !run.observer.APIAnswers(ctx):
-		return "mage bootstrap (etcd is healthy, the Kubernetes API does not answer yet)"
+		return fmt.Sprintf("mage bootstrap (etcd is healthy, the Kubernetes API %s)", whereAPIAnswers(ctx, run))
 	case nextOf(findings, diagnosis.RenderedDiffers) != "":
 		return nextOf(findings, diagnosis.RenderedDiffers)
 	case len(drifted) > 0:
@@ -242,6 +239,16 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation, finding
 	default:
 		return "nothing: all nodes are up with their configs"
 	}
+}
+
+// whereAPIAnswers says of an API that the endpoint does not lead to whether it is there.
+func whereAPIAnswers(ctx context.Context, run *Run) string {
+	access := &observe.Kubernetes{Observer: run.observer}
+	if own, _ := access.ControlPlaneAPI(ctx); own != "" {
+		return fmt.Sprintf("answers at %s, but not at the endpoint %s", own, run.Cluster.Endpoint.Host)
+	}
+
+	return "does not answer yet"
 }
 
 // untilBack is how to go on without control planes that do not answer: wait for them, or do without them for good.

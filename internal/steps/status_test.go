@@ -12,6 +12,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
@@ -139,6 +140,10 @@ func TestFilesThatAnUpgradeOfKubernetesHasOvertakenAreToBeMadeAnew(t *testing.T)
 		require.Contains(t, fmt.Sprint(s.Findings()), makeAnew)
 	}
 
+	planned := l.session(t, "DRY_RUN=true").fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.Apply{})
+	require.Contains(t, planned.Cause, "the files of cp1 and worker1 are older than what runs")
+	require.True(t, strings.HasPrefix(makeAnew, planned.Next+" ("), planned.Next)
+
 	l.session(t).succeeds(t, steps.Secrets{Asked: true, From: l.ConfigFile("cp1")}, steps.Configs{Replace: true})
 	require.Contains(t, l.status(t), "\nnext: nothing: ")
 }
@@ -165,6 +170,10 @@ func TestStatusNamesTwoEtcdsThatEachLookHealthy(t *testing.T) {
 		return strings.Count(page, "healthy, 1 member") == 2 && strings.Count(page, "running, node is not ready") == 2
 	}, labcluster.Deadline, 10*time.Millisecond)
 	golden.Assert(t, filepath.Join("testdata", "status", "split.txt"), l.status(t))
+
+	_, findings, err := steps.EtcdList(t.Context(), l.session(t).Run)
+	require.NoError(t, err)
+	require.Equal(t, diagnosis.EtcdSplit, findings[0].ID)
 }
 
 // waitForEtcdToAsk waits until the first control plane lacks nothing but a Bootstrap.

@@ -357,9 +357,11 @@ func TestNotReadyIsAFailureOnlyWithTalosOwnCNI(t *testing.T) {
 	// The files say that Talos brings its own, and the nodes stay NotReady.
 	l.changeFile(t, "cp1", "name: none", "name: flannel")
 
-	problem := l.session(t, seconds("API_TIMEOUT", 10)).fails(t, diagnosis.ExitKubernetes, diagnosis.NodesNotReady,
-		steps.VerifyWorkers{})
+	s = l.session(t, seconds("API_TIMEOUT", 10))
+	problem := s.fails(t, diagnosis.ExitKubernetes, diagnosis.NodesNotReady, steps.VerifyWorkers{})
 	require.Contains(t, problem.Cause, "worker1")
+	require.Equal(t, report.Failed, s.status("verifyWorkers", "worker1"))
+	require.Equal(t, "runs, and is not Ready in Kubernetes", s.detail("verifyWorkers", "worker1"))
 
 	l.Lab.InstallCNI()
 	s = l.session(t).succeeds(t, steps.VerifyWorkers{})

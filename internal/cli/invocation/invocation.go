@@ -186,14 +186,7 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 
 // EtcdStatus shows how etcd is on all control planes.
 func (i Invocation) EtcdStatus(ctx context.Context, flags settings.Overrides) *Failure {
-	return i.table(ctx, "etcd:status", flags, func(ctx context.Context, run *steps.Run) ([][]string, error) {
-		rows, findings := steps.EtcdStatus(ctx, run)
-		for _, finding := range findings {
-			run.Report.Finding("etcd:status", finding)
-		}
-
-		return rows, nil
-	})
+	return i.table(ctx, "etcd:status", flags, steps.EtcdStatus)
 }
 
 // EtcdMembers shows the members that etcd lists.
@@ -203,7 +196,7 @@ func (i Invocation) EtcdMembers(ctx context.Context, flags settings.Overrides) *
 
 // table shows what was asked of the nodes.
 func (i Invocation) table(ctx context.Context, target string, flags settings.Overrides,
-	ask func(context.Context, *steps.Run) ([][]string, error)) *Failure {
+	ask func(context.Context, *steps.Run) ([][]string, []diagnosis.Finding, error)) *Failure {
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
@@ -212,7 +205,11 @@ func (i Invocation) table(ctx context.Context, target string, flags settings.Ove
 		return failure
 	}
 
-	rows, err := ask(ctx, run)
+	rows, findings, err := ask(ctx, run)
+	for _, finding := range findings {
+		run.Report.Finding(target, finding)
+	}
+
 	closing := end(run, i.failure(ctx, target, err))
 
 	if ctx.Err() != nil {

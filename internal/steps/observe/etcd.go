@@ -84,6 +84,12 @@ func (e EtcdObservation) LastEvent() string { return e.Etcd.LastEvent() }
 // Describe says in a few words how etcd is on this node, and names it.
 func (e EtcdObservation) Describe() string { return e.Node.Name + ": " + e.Text() }
 
+// CatchingUp reports whether etcd is a learner, or waits for its first health check: it is ill of nothing that is known.
+func (e EtcdObservation) CatchingUp() bool {
+	return e.Learner && e.Leader != 0 || e.unchecked() ||
+		e.Running() && strings.Contains(e.Etcd.LastMessage, notForLearners)
+}
+
 // notForLearners is what every health check of a learner ends with.
 const notForLearners = "rpc not supported for learner"
 
