@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/role"
+
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -126,26 +128,18 @@ func ownConfigOnly(h *History) []string {
 	return found
 }
 
-// etcdLeftAlone: no call changed a machine that held etcd data. One with data of an earlier life and without a config
-// is nobody's to know.
+// inMaintenance are the roles that a machine in maintenance gives everybody.
+const inMaintenance = string(role.Reader)
+
+// etcdLeftAlone: no call changed a machine that held etcd data. In maintenance, that of an earlier life is nobody's to
+// know.
 func etcdLeftAlone(h *History) []string {
 	var found []string
 
 	for _, machine := range h.Machines {
-		configured := !machine.FormerEtcd
-
 		for _, call := range machine.Calls {
-			if !call.Mutating || !call.Succeeded() {
-				continue
-			}
-
-			if !configured && call.Name() == "ApplyConfiguration" {
-				configured = true
-
-				continue
-			}
-
-			if call.HadEtcd {
+			unknown := machine.FormerEtcd && call.Roles == inMaintenance && call.Name() == "ApplyConfiguration"
+			if call.HadEtcd && call.Mutating && call.Succeeded() && !unknown {
 				found = append(found, fmt.Sprintf("%s had etcd and took a call of %s", machine.Name, call.Name()))
 			}
 		}

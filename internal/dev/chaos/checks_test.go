@@ -132,6 +132,13 @@ func TestWhatHoldsIsNoViolation(t *testing.T) {
 	histories["a node that fell ill later"].Strikes = []chaos.Strike{later}
 	histories["a node that fell ill later"].Unhealthy = map[string]string{"worker1": "it is off"}
 	histories["nodes nobody could ask for"].Unhealthy = map[string]string{"worker1": unregistered}
+	kept := apply("config of cp1")
+	kept.HadEtcd, kept.Roles = true, "os:reader"
+	twice := sound()
+	twice.Machines[0].FormerEtcd = true
+	twice.Machines[0].Calls = append([]emulator.Call{kept, kept}, twice.Machines[0].Calls[1:]...)
+	histories["data of an earlier life where the config is sent twice"] = twice
+
 	histories["a swap that is told"].Confused = []string{"cp2"}
 	histories["interrupted, with its code"].First[0].Interrupted = true
 	histories["a lock that another one has"].Crowded = true
@@ -487,6 +494,7 @@ func TestEveryCheckCanFail(t *testing.T) {
 			changed(func(h *chaos.History) {
 				first, second := apply("config of cp1"), apply("config of cp1")
 				first.HadEtcd, second.HadEtcd = true, true
+				first.Roles = "os:reader"
 				h.Machines[0].FormerEtcd = true
 				h.Machines[0].Calls = append([]emulator.Call{first, second}, h.Machines[0].Calls[1:]...)
 			}),
