@@ -300,6 +300,11 @@ func (b *bootstrapper) clockOf(node observe.EtcdObservation) (runningClock, diag
 		b.clocks[name] = &clocks{}
 	}
 
+	timeWait := "time of " + name
+	if !node.Unsynced() {
+		delete(b.since, timeWait)
+	}
+
 	clock := b.clocks[name].tick(b.observer, node.Observation)
 	switch {
 	case node.State == talos.Maintenance:
@@ -312,7 +317,7 @@ func (b *bootstrapper) clockOf(node observe.EtcdObservation) (runningClock, diag
 		return clock, diagnosis.BootstrapBlocked, command("verify", node.Node)
 	case node.Unsynced():
 		clock.For = "its clock is not synced, and etcd waits for that"
-		clock.Since, clock.Limit.Limit = b.since.of("time of "+name, b.Clock.Now()), b.Settings.TimeSyncTimeout
+		clock.Since, clock.Limit.Limit = b.since.of(timeWait, b.Clock.Now()), b.Settings.TimeSyncTimeout
 		return clock, diagnosis.TimeNotSynced, timeCommand(node.Node)
 	case node.Status == nil && node.ReadErr != nil:
 		id, known := talos.Diagnose(node.ReadErr)

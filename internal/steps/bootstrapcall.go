@@ -192,7 +192,7 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObserv
 		b.sent = sent
 
 		return wait.State{}
-	case class == talos.Retry:
+	case class == talos.Retry, isUnreached(err): // whatever took its place meanwhile, the next look tells
 		return b.retryLater(target, err)
 	case talos.IsEtcdNotConfigured(err):
 		refused := b.problem(target.Observation, diagnosis.BootstrapFailed,
@@ -213,12 +213,10 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObserv
 func (b *bootstrapper) retryLater(target observe.EtcdObservation, cause error) wait.State {
 	id, limit, next := diagnosis.BootstrapFailed, b.Settings.StageTimeout, command("bootstrap", nil)
 
-	var failure *talos.Error
-
 	if talos.IsTimeNotSynced(cause) {
 		id, limit, next = diagnosis.TimeNotSynced, b.Settings.TimeSyncTimeout, timeCommand(target.Node)
-	} else if known, remedy, found := diagnosed(cause); found && errors.As(cause, &failure) && failure.Op == talos.OpDial {
-		id, next = known, remedy // it was not even reached
+	} else if known, remedy, found := diagnosed(cause); found && isUnreached(cause) {
+		id, next = known, remedy
 	}
 
 	now, refusal := b.Clock.Now(), talos.Explain(cause)+waitedFor(target.Observation)
@@ -232,6 +230,12 @@ func (b *bootstrapper) retryLater(target observe.EtcdObservation, cause error) w
 			return refused
 		},
 	}
+}
+
+// isUnreached reports whether a call did not even reach its node.
+func isUnreached(err error) bool {
+	var failure *talos.Error
+	return errors.As(err, &failure) && failure.Op == talos.OpDial
 }
 
 // waitedFor is what a node that does not bootstrap yet waits for itself, as far as it says so.

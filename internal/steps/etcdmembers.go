@@ -67,11 +67,12 @@ func (s EtcdRemoveMember) Run(ctx context.Context, run *Run) error {
 	name := remover.kubernetesName(survey, member)
 	left := remover.deleteNode(ctx, name)
 
-	if problem := remover.remove(ctx, member); problem != nil {
+	switch problem := remover.remove(ctx, member); {
+	case problem != nil && left != nil:
+		return remover.failed(ctx, joined([]*diagnosis.Problem{problem, left}))
+	case problem != nil:
 		return remover.failed(ctx, problem)
-	}
-
-	if left != nil {
+	case left != nil:
 		return remover.failed(ctx, left)
 	}
 

@@ -311,7 +311,7 @@ func (r *recoverer) refuse(ctx context.Context, survey observe.EtcdSurvey) *diag
 			return r.swapped(node.Observation)
 		case node.State == talos.Maintenance && destroyed:
 		case node.State == talos.Maintenance:
-			if kept := r.keptInMaintenance(ctx, node.Observation); kept != "" {
+			if kept, _ := r.keptInMaintenance(ctx, node.Observation); kept != "" { // it says why it could not be read
 				uncertain = append(uncertain, node.Node.Name+" "+kept)
 			}
 		case !node.Certain || node.Starting():

@@ -102,7 +102,7 @@ func (r *retirer) retire(ctx context.Context, node *inventory.Node) outcome {
 		result.status, result.detail = report.Skipped, "the declared machine is in already"
 		return result
 	case node.Role == inventory.ControlPlane:
-		if result.problem = r.unwiped(ctx, seen); result.problem != nil {
+		if result.problem = r.unwiped(ctx, seen, r.Settings.ReachabilityRetries); result.problem != nil {
 			return result
 		}
 	}
@@ -116,13 +116,23 @@ func (r *retirer) retire(ctx context.Context, node *inventory.Node) outcome {
 	return r.take(ctx, former, result)
 }
 
-// unwiped is the problem of a machine whose etcd would start as the member that it was.
-func (r *retirer) unwiped(ctx context.Context, seen observe.Observation) *diagnosis.Problem {
+// unwiped is the problem of a machine whose etcd would start as the member that it was. One that fell silent since it
+// was seen is waited for as before, so many times.
+func (r *retirer) unwiped(ctx context.Context, seen observe.Observation, again int) *diagnosis.Problem {
 	if seen.State != talos.Maintenance {
 		return nil
 	}
 
-	kept := r.keptInMaintenance(ctx, seen)
+	kept, err := r.keptInMaintenance(ctx, seen)
+	if err != nil && again > 0 {
+		seen, problem := r.awaitMachine(ctx, seen.Node)
+		if problem != nil {
+			return problem
+		}
+
+		return r.unwiped(ctx, seen, again-1)
+	}
+
 	if kept == "" {
 		return nil
 	}
@@ -371,27 +381,27 @@ func (w *work) awaitVoter(ctx context.Context, node *inventory.Node) outcome {
 }
 
 // keptInMaintenance says what a machine without a config may still hold of etcd; empty if that is nothing. With a
-// config that etcd would start again.
-func (w *work) keptInMaintenance(ctx context.Context, seen observe.Observation) string {
+// config that etcd would start again. The error is why its disks could not be read: then it may hold anything.
+func (w *work) keptInMaintenance(ctx context.Context, seen observe.Observation) (kept string, err error) {
 	const mayHold = "is in maintenance, and may hold etcd's data"
 
 	conn, err := w.observer.Dialer().Open(ctx, seen.Probed)
 	if err != nil {
-		return mayHold + ": " + talos.Explain(err)
+		return mayHold + ": " + talos.Explain(err), err //nolint:wrapcheck // the text says what was asked
 	}
 	defer conn.Close()
 
 	volumes, err := conn.DiscoveredVolumes(ctx)
 	if err != nil {
-		return mayHold + ": " + talos.Explain(err)
+		return mayHold + ": " + talos.Explain(err), err //nolint:wrapcheck // the text says what was asked
 	}
 
 	for _, volume := range volumes {
 		holds := volume.Label == constants.EphemeralPartitionLabel || volume.Label == constants.EtcdDataVolumeID
 		if holds && volume.Name != "" {
-			return fmt.Sprintf("%s: %s on %s is not wiped", mayHold, volume.Label, volume.Disk)
+			return fmt.Sprintf("%s: %s on %s is not wiped", mayHold, volume.Label, volume.Disk), nil
 		}
 	}
 
-	return ""
+	return "", nil
 }

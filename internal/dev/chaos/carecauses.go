@@ -147,8 +147,12 @@ func (h *History) incidentExplains(problem Problem) bool {
 		return true
 	}
 
-	return (!named || problem.Node == "") && h.isControlPlane(incident.Node) &&
-		slices.Contains(slices.Concat(incident.Class.Around, own.Around), problem.ID)
+	around := slices.Concat(incident.Class.Around, own.Around)
+	if h.MeetInKubernetes {
+		around = slices.Concat(around, incident.Class.Unmet)
+	}
+
+	return (!named || problem.Node == "") && h.isControlPlane(incident.Node) && slices.Contains(around, problem.ID)
 }
 
 // undrained reports whether a node, any node, could not be drained by an upgrade since a control plane was struck, and

@@ -16,7 +16,7 @@ func quorumKept(c *Care) []string {
 
 	for _, blow := range c.Blows {
 		left := blow.Voters
-		if blow.Method == removal {
+		if blow.Method == removal || blow.Method == "Reset" { // whose node leaves etcd first
 			left--
 		}
 

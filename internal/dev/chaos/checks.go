@@ -290,14 +290,23 @@ func (h *History) explains(strike Strike, run Run, problem Problem) bool {
 	return !slices.Contains(withoutCluster, problem.ID) || h.indispensable(strike.Node, run)
 }
 
-// refusesForNobody reports whether a closed port is the silence of a machine that has a lease, or of one that nobody
-// finds since something else answers there: the address in its config, which is asked too, is nobody's yet, and on
-// loopback such an address refuses.
-func (h *History) refusesForNobody(strike Strike, problem Problem) bool {
-	closed := problem.ID == diagnosis.NodeRefused || problem.ID == diagnosis.WorkerJoining
-	unfound := slices.Contains(strike.Class.Here, diagnosis.NodeSilent) || strike.Class.Name == notTalos.Name
+// unfindable are the classes of those whom no search finds: something else answers there, or they don't tell which
+// machine they are.
+var unfindable = []string{notTalos.Name, brokenCalls.Name, refusedCalls.Name}
 
-	return h.Leases && closed && unfound
+// refusesForNobody reports whether a closed port is the silence of a machine that has a lease, or of one that nobody
+// finds: the address in its config, which is asked too, is nobody's yet, and on loopback such an address refuses.
+func (h *History) refusesForNobody(strike Strike, problem Problem) bool {
+	silent := slices.Contains(strike.Class.Here, diagnosis.NodeSilent)
+
+	switch problem.ID {
+	case diagnosis.NodeRefused, diagnosis.WorkerJoining:
+		return h.Leases && (silent || slices.Contains(unfindable, strike.Class.Name))
+	case diagnosis.StillMaintenance: // the port was closed for long enough to be an install's
+		return h.Leases && silent
+	default:
+		return false
+	}
 }
 
 // hidesFromSearch reports whether a machine is not found again since something else answers in its place.

@@ -184,6 +184,11 @@ func recovering(change func(*chaos.Care)) *chaos.History {
 	})
 }
 
+func meetInKubernetes(h *chaos.History) *chaos.History {
+	h.MeetInKubernetes = true
+	return h
+}
+
 // looked is a look at a cluster that is well.
 func looked(target string, change func(*chaos.Look)) *chaos.History {
 	return cared(func(c *chaos.Care) {
@@ -398,8 +403,13 @@ func TestAnOperationThatHoldsIsNoViolation(t *testing.T) {
 		"all is well": cared(func(*chaos.Care) {}),
 		"two members, of which none can be spared": cared(func(c *chaos.Care) { c.Blows[0].Voters, c.Blows[0].Up = 2, 2 }),
 		"one of five members is ill":               cared(func(c *chaos.Care) { c.Blows[0].Voters, c.Blows[0].Up = 5, 4 }),
-		"a failure that is told":                   cared(failing(diagnosis.ExitBootstrap, snapshotFails, ill("cp2"))),
-		"another control plane's trouble":          removing(failing(diagnosis.ExitBootstrap, heldBack, ill("cp2"))),
+		"another one of four is reset": cared(func(c *chaos.Care) {
+			c.Blows[0].Method, c.Blows[0].Voters, c.Blows[0].Up = "Reset", 4, 3
+		}),
+		"members that can't meet after a recovery": meetInKubernetes(recovering(failing(diagnosis.ExitBootstrap, incomplete,
+			&chaos.Incident{Node: "cp1", Class: chaos.Class{Unmet: []diagnosis.ID{diagnosis.EtcdIncomplete}}}))),
+		"a failure that is told":          cared(failing(diagnosis.ExitBootstrap, snapshotFails, ill("cp2"))),
+		"another control plane's trouble": removing(failing(diagnosis.ExitBootstrap, heldBack, ill("cp2"))),
 		"a member of a node that lives": removing(func(c *chaos.Care) {
 			c.Operation.Loss, c.Blows = &chaos.Loss{Living: "cp3"}, nil
 			c.MemberLeft, c.NodeLeft = true, true

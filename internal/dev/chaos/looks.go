@@ -166,8 +166,8 @@ func (w *world) lookOnce(ctx context.Context, kind lookKind, number int) (*Look,
 
 // sight is how all machines are at one moment.
 type sight struct {
-	// ills are what nodes lack by their own records, or are cut off by; with is set for any fault, boots tells a node that
-	// came back from one that never went.
+	// ills are what nodes lack by their own records, or are cut off by; faulty is set for any fault, and for control planes
+	// whose pods are still coming up; boots tells a node that came back from one that never went.
 	ills    map[string]string
 	faulty  map[string]bool
 	boots   map[string]int
@@ -190,7 +190,7 @@ func (w *world) sight() sight {
 			seen.ills[name] = reason
 		}
 
-		seen.faulty[name] = !reflect.ValueOf(faults).IsZero()
+		seen.faulty[name] = !reflect.ValueOf(faults).IsZero() || planned.ControlPlane && !w.node(name).ServesKubernetes()
 		seen.boots[name] = w.node(name).Boots()
 	}
 

@@ -88,6 +88,17 @@ func (o operator) run(ctx context.Context, target string, flags settings.Overrid
 	}, environ...)
 }
 
+// parting is how long the program may take for its last words.
+const parting = 100 * time.Millisecond
+
+// pressedAt tells once when a context ended.
+func pressedAt(ctx context.Context) <-chan time.Time {
+	pressed := make(chan time.Time, 1)
+	context.AfterFunc(ctx, func() { pressed <- time.Now() })
+
+	return pressed
+}
+
 // call calls the program in whichever way.
 func (o operator) call(ctx context.Context, target string, how func(invocation.Invocation) *invocation.Failure,
 	environ ...string) (*Run, error) {
@@ -103,12 +114,16 @@ func (o operator) call(ctx context.Context, target string, how func(invocation.I
 	call := invocation.Invocation{Environ: o.environ(environ...), Workdir: o.root, Out: output, Err: output}
 	run := &Run{Target: target, Operator: o.name, Began: time.Now()}
 
+	pressed := pressedAt(ctx)
+
 	if failure := how(call); failure != nil {
 		run.Code, run.Message = failure.Code, failure.Message
 	}
 
 	run.Ended, run.Output = time.Now(), output.String()
-	run.Interrupted = ctx.Err() != nil
+	// At its very end the program does not look for Ctrl-C any more.
+	run.Interrupted = ctx.Err() != nil &&
+		(run.Code == diagnosis.ExitInterrupt || run.Ended.Sub(<-pressed) > parting)
 
 	report, err := os.ReadFile(o.report())
 	if err != nil && !os.IsNotExist(err) {

@@ -28,13 +28,13 @@ func (w *world) strike(incident Incident) {
 	strike := Strike{Incident: incident, Time: time.Now()}
 
 	if incident.At.Anchor != Before {
-		strike.CostsQuorum = incident.cutsPower && w.needsVoter(incident.Node)
-
 		for _, planned := range w.plan.Machines {
 			if w.unhealthy(planned.Name) == "" {
 				strike.Healthy = append(strike.Healthy, planned.Name)
 			}
 		}
+
+		strike.CostsQuorum = incident.cutsPower && w.needsVoter(incident.Node)
 	}
 
 	w.mu.Lock()

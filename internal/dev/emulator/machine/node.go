@@ -434,6 +434,15 @@ func (n *Node) Ready() bool {
 	return b != nil && b.status.isReady()
 }
 
+// ServesKubernetes reports whether the machine's kube-apiserver answers.
+func (n *Node) ServesKubernetes() bool {
+	n.mu.Lock()
+	b := n.boot
+	n.mu.Unlock()
+
+	return b != nil && b.controlPlane.serves()
+}
+
 // Registered reports whether the machine has registered itself in Kubernetes in its running boot.
 func (n *Node) Registered() bool {
 	k := n.kubelet()
