@@ -72,23 +72,28 @@ const (
 		"regenerate_secrets: true\n"
 )
 
-// What generation refuses, an audit refuses with the same words, whether or not machine configs are there.
+// What generation refuses, an audit refuses with the same words, whether or not machine configs and secrets are there,
+// and whoever makes the machine configs.
 func TestWhatCannotBeRenderedFailsAnAudit(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
 		sound       map[string]string
+		secrets     string
 		file, spoil string
 		cause       string
 	}{
 		"a release that is too old": {sound: map[string]string{"talconfig.yaml": soundTalconfig},
-			file: "talconfig.yaml", spoil: strings.Replace(soundTalconfig, "v1.13.9", "v1.1.0", 1),
+			secrets: "talsecret.yaml",
+			file:    "talconfig.yaml", spoil: strings.Replace(soundTalconfig, "v1.13.9", "v1.1.0", 1),
 			cause: "Talos v1.1 is older than what configs can be made for"},
 		"no version of Kubernetes": {sound: map[string]string{"talconfig.yaml": soundTalconfig},
-			file: "talconfig.yaml", spoil: strings.Replace(soundTalconfig, "kubernetesVersion: v1.36.0\n", "", 1),
+			secrets: "talsecret.yaml",
+			file:    "talconfig.yaml", spoil: strings.Replace(soundTalconfig, "kubernetesVersion: v1.36.0\n", "", 1),
 			cause: `"kubernetesVersion" is needed`},
 		"a profile's patch that is nobody's": {sound: map[string]string{"cluster.yaml": soundProfile},
-			file: "clusterconfig/patches/cp9.yaml", spoil: "machine: {sysctls: {a: b}}\n",
+			secrets: "clusterconfig/secrets.yaml",
+			file:    "clusterconfig/patches/cp9.yaml", spoil: "machine: {sysctls: {a: b}}\n",
 			cause: "no node has this name, so nothing would read the patch"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,6 +120,15 @@ func TestWhatCannotBeRenderedFailsAnAudit(t *testing.T) {
 			refused(fresh.audit())
 
 			refused(written.audit())
+
+			if test.file == "talconfig.yaml" {
+				refused(written.audit("CONFIG_GENERATOR=talhelper"))
+			}
+
+			for _, lost := range []string{test.secrets, "clusterconfig/talosconfig"} {
+				require.NoError(t, os.Remove(filepath.Join(string(written), "talos", lost)))
+				refused(written.audit())
+			}
 		})
 	}
 }

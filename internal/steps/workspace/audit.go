@@ -21,6 +21,7 @@ func AuditOptions(ctx context.Context, settings *settings.Settings, environ []st
 	} else {
 		w.Pretend()
 		w.Compare()
+		w.tryMaking()
 	}
 
 	options := w.CheckOptions(check.Settings{AllowAmbiguousDisk: settings.AllowAmbiguousDisk,
@@ -68,6 +69,17 @@ func (w *Workspace) Pretend() {
 		err = w.PretendFiles(missing, standIn)
 	}
 
+	w.Made.WhyNot = scrubbed(err)
+}
+
+// tryMaking has an audit tell what keeps machine configs from being made where those that are there are taken as they
+// are: there are no secrets, or talhelper makes them.
+func (w *Workspace) tryMaking() {
+	if w.Settings.ConfigGenerator == NoGenerator || w.Made.WhyNot != nil || w.Made.Compared || w.Made.StandIn != "" {
+		return
+	}
+
+	_, _, err := w.Rehearse()
 	w.Made.WhyNot = scrubbed(err)
 }
 
