@@ -353,8 +353,7 @@ func TestAuditOfPublicClones(t *testing.T) {
 	require.NotEmpty(t, folders)
 
 	// Why these are right all the same stands beside the checks of files.
-	warnings := map[string][]string{"dual-stack": {"TM236", "TM340"}, "volumes": {"TM390", "TM340"},
-		"variables": {"TM395"}}
+	warnings := map[string][]string{"dual-stack": {"TM236", "TM340"}, "volumes": {"TM390", "TM340"}}
 
 	for _, example := range folders {
 		t.Run(filepath.Base(example), func(t *testing.T) {
