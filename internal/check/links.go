@@ -346,12 +346,16 @@ func (l *Link) HasFamily(addr netip.Addr) bool {
 		func(a Address) bool { return a.Prefix.IsValid() && a.Prefix.Addr().Is4() == addr.Is4() })
 }
 
+// Parts are all that is written about a link, in either style: itself, and what else has its name.
+func (c *Rendered) Parts(of *Link) []*Link {
+	return slices.DeleteFunc(slices.Clone(c.Links()),
+		func(other *Link) bool { return other != of && (other.Name != of.Name || of.Name == "") })
+}
+
 // Reaches reports whether a node may reach an address over a link: it asks for DHCP, or the address lies in a subnet of
-// it, in whichever style that is written.
+// it.
 func (c *Rendered) Reaches(over *Link, addr netip.Addr) bool {
-	return slices.ContainsFunc(c.Links(), func(other *Link) bool {
-		return (other == over || other.Name == over.Name && over.Name != "") && (other.DHCP || other.reaches(addr))
-	})
+	return slices.ContainsFunc(c.Parts(over), func(part *Link) bool { return part.DHCP || part.reaches(addr) })
 }
 
 // reaches reports whether an address lies in a subnet of the link, or in a network that a route without a gateway puts

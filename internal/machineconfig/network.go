@@ -110,32 +110,6 @@ func DeviceVIPs(devices []*v1alpha1.Device) []netip.Addr {
 	return vips
 }
 
-// VIPOnStaticInterface reports whether an interface, or a VLAN of one, in machine.network has this virtual address,
-// static addresses of its family, and no DHCP: whatever other links get, the virtual address is used beside those.
-func (c *Config) VIPOnStaticInterface(vip netip.Addr) bool {
-	static := func(holds *v1alpha1.DeviceVIPConfig, dhcp *bool, addresses []string) bool {
-		if holds == nil || dhcp != nil && *dhcp {
-			return false
-		}
-
-		addr, err := netip.ParseAddr(holds.SharedIP)
-
-		return err == nil && addr == vip && slices.ContainsFunc(addresses, func(text string) bool {
-			address, _, _ := strings.Cut(text, "/")
-			own, err := netip.ParseAddr(address)
-
-			return err == nil && own.Is4() == vip.Is4()
-		})
-	}
-
-	return slices.ContainsFunc(c.devices(), func(device *v1alpha1.Device) bool {
-		return static(device.DeviceVIPConfig, device.DeviceDHCP, device.Addresses()) ||
-			slices.ContainsFunc(vlans(device), func(vlan *v1alpha1.Vlan) bool {
-				return static(vlan.VlanVIP, vlan.VlanDHCP, vlan.Addresses())
-			})
-	})
-}
-
 // Gateways are the next hops of all routes.
 func (c *Config) Gateways() []netip.Addr {
 	var gateways []netip.Addr

@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,6 +70,42 @@ func TestVIPs(t *testing.T) {
 		"all": {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipDocument("192.0.2.10", "eth0"),
 			config{role: "worker"})},
 		"none": {files: lab(config{}, config{})},
+	})
+}
+
+func TestVIPsOutsideOfStaticSubnets(t *testing.T) {
+	t.Parallel()
+
+	const (
+		asking = "kind: DHCPv4Config\nname: eth0"
+		static = "kind: LinkConfig\nname: eth1\naddresses:\n\t- address: 198.51.100.11/24"
+		vip    = "vip: {ip: 192.0.2.10}"
+	)
+
+	documents := func(link string, documents ...string) files {
+		return lab(vipDocument("192.0.2.10", link, documents...))
+	}
+	items := func(first, second string) config {
+		return interfaces("interface: eth0\n\t\t\t"+first, "interface: eth1\n\t\t\t"+second)
+	}
+	const fields = "addresses: [198.51.100.11/24]\n\t\t\t"
+
+	judge(t, diagnosis.VIPOutsideSubnet, map[string]trial{
+		"old": {files: lab(items("dhcp: true", fields+vip)), line: vip,
+			cause: "the VIP 192.0.2.10 is outside the node's subnets (198.51.100.0/24)"},
+		"documents": {files: documents("eth1", static, asking), line: "name: 192.0.2.10",
+			cause: "the VIP 192.0.2.10 is outside the node's subnets (198.51.100.0/24)"},
+		"one of both": {files: lab(config{machine: items("mtu: 1500", vip).machine, documents: []string{static, asking}}),
+			cause: "outside the node's subnets"},
+		"its link asks for DHCP": {files: documents("eth1", static, "kind: DHCPv4Config\nname: eth1")},
+		"its link asks in the other style": {files: lab(config{machine: items("dhcp: true", fields+vip).machine,
+			documents: []string{"kind: DHCPv4Config\nname: eth1"}})},
+		"a link without an address": {files: documents("eth0", static, asking)},
+		"an address of another kind": {files: documents("eth1", strings.Replace(static, "198.51.100.11/24",
+			"'2001:db8::11/64'", 1), "kind: LinkConfig\nname: eth2\naddresses:\n\t- address: 198.51.100.11/24", asking)},
+		"maybe the link that asks": {files: documents("net1", strings.Replace(static, "eth1", "net1", 1), asking,
+			"kind: LinkAliasConfig\nname: net1\nselector:\n\tmatch: link.driver == 'virtio_net'")},
+		"its own subnet": {files: documents("eth1", strings.Replace(static, "198.51.100", "192.0.2", 1), asking)},
 	})
 }
 

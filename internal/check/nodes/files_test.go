@@ -225,6 +225,20 @@ func TestVIPOutsideTheSubnetOfItsInterface(t *testing.T) {
 		"it may get an address in the VIP's subnet")
 }
 
+// What another link got from the network does not bring the VIP's own link into its subnet.
+func TestVIPOutsideTheSubnetOfItsLinkDocument(t *testing.T) {
+	t.Parallel()
+
+	f := newFixture(t)
+	f.replace(t, "cp3", "192.0.2.13/24", "198.51.100.13/24")
+	f.setConfig(t, "cp3", append(f.configs["cp3"].Bytes, "---\napiVersion: v1alpha1\nkind: DHCPv4Config\nname: eth9\n"...))
+	f.cluster.Node("cp3").Address = "198.51.100.13"
+
+	finding := the(t, f.checkCluster(t), diagnosis.VIPOutsideSubnet)
+	require.Equal(t, diagnosis.Failure, finding.Severity)
+	require.Equal(t, "cp3", finding.Node)
+}
+
 func TestVIPThatIsANodesAddress(t *testing.T) {
 	t.Parallel()
 

@@ -72,15 +72,11 @@ func checkVIPsDiffer(r *check.Report, in *check.Input) {
 // to DHCP by default. What a cloud's metadata or a router's announcements add can't be seen here.
 func checkBareVIPLink(r *check.Report, config *check.Rendered) {
 	for _, link := range config.Links() {
-		if len(link.VIPs) == 0 || link.DHCP || len(link.Addresses) > 0 {
+		if len(link.VIPs) == 0 || isAddressed(config, link) {
 			continue
 		}
 
 		if link.Document && !link.Made && config.Provider.RunDefaultDHCPOperators() {
-			continue
-		}
-
-		if addressedElsewhere(config, link) {
 			continue
 		}
 
@@ -91,15 +87,10 @@ func checkBareVIPLink(r *check.Report, config *check.Rendered) {
 	}
 }
 
-// addressedElsewhere reports whether another part of the config gives the link of this name its address.
-func addressedElsewhere(c *check.Rendered, link *check.Link) bool {
-	for _, other := range c.Links() {
-		if other != link && other.Name == link.Name && link.Name != "" && (other.DHCP || len(other.Addresses) > 0) {
-			return true
-		}
-	}
-
-	return false
+// isAddressed reports whether a link gets an address by DHCP, or has a static one.
+func isAddressed(config *check.Rendered, link *check.Link) bool {
+	return slices.ContainsFunc(config.Parts(link),
+		func(part *check.Link) bool { return part.DHCP || len(part.Addresses) > 0 })
 }
 
 // checkWorkerVIP looks for VIPs of nodes that take no part in the election.

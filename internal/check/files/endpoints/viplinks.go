@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/talos-mage/talos-mage/internal/check"
@@ -18,7 +19,7 @@ func checkVIPLinks(r *check.Report, config *check.Rendered) {
 			i := slices.IndexFunc(config.Links(), func(other *check.Link) bool {
 				return !other.DHCP && other.HasFamily(vip.Addr) && config.Reaches(other, vip.Addr)
 			})
-			if i < 0 || !hasOwnSubnet(config, link, vip) {
+			if i < 0 || !hasOwnSubnet(config, link, vip.Addr) {
 				continue
 			}
 
@@ -29,9 +30,24 @@ func checkVIPLinks(r *check.Report, config *check.Rendered) {
 	}
 }
 
-// hasOwnSubnet reports whether a link, in whichever style it is written, has a static address of a VIP's family.
-func hasOwnSubnet(config *check.Rendered, link *check.Link, vip check.VIP) bool {
+// hasOwnSubnet reports whether a link has a static address of a VIP's family.
+func hasOwnSubnet(config *check.Rendered, link *check.Link, vip netip.Addr) bool {
+	return slices.ContainsFunc(config.Parts(link), func(part *check.Link) bool { return part.HasFamily(vip) })
+}
+
+// isOnStaticLink reports whether a link has a VIP, a static address of its family, and no DHCP: whatever other links
+// get, the VIP is used beside that address.
+func isOnStaticLink(config *check.Rendered, vip netip.Addr) bool {
+	return slices.ContainsFunc(config.Links(), func(link *check.Link) bool {
+		return slices.ContainsFunc(link.VIPs, func(on check.VIP) bool { return on.Addr == vip }) &&
+			hasOwnSubnet(config, link, vip) && !mayAskDHCP(config, link)
+	})
+}
+
+// mayAskDHCP reports whether a link asks for DHCP, maybe by another name: a link has its alias and its own name.
+func mayAskDHCP(config *check.Rendered, link *check.Link) bool {
 	return slices.ContainsFunc(config.Links(), func(other *check.Link) bool {
-		return (other == link || other.Name == link.Name && link.Name != "") && other.HasFamily(vip.Addr)
+		return other.DHCP && (other == link || link.Name != "" && other.Name == link.Name ||
+			config.IsAlias(other.Name) != config.IsAlias(link.Name))
 	})
 }

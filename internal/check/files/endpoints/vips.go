@@ -8,7 +8,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -25,7 +24,7 @@ func checkVIP(_ context.Context, r *check.Report, in *check.Input) {
 
 		for _, node := range in.Cluster.ControlPlanes() {
 			config := in.ConfigOf(node)
-			if config == nil || check.AnyContains(config.Addresses(), vip) || MayGetSubnet(config.Config, vip) {
+			if config == nil || check.AnyContains(config.Addresses(), vip) || MayGetSubnet(config, vip) {
 				continue
 			}
 
@@ -77,11 +76,11 @@ func checkVIPTaken(r *check.Report, in *check.Input, vip netip.Addr) {
 
 // MayGetSubnet reports whether a node may still get an address of a VIP's family from the network: by DHCP, or where
 // none is static.
-func MayGetSubnet(config *machineconfig.Config, vip netip.Addr) bool {
+func MayGetSubnet(config *check.Rendered, vip netip.Addr) bool {
 	static := slices.ContainsFunc(config.Addresses(),
 		func(address netip.Prefix) bool { return address.Addr().Is4() == vip.Is4() })
 
-	return !static || config.UsesDHCP() && !config.VIPOnStaticInterface(vip)
+	return !static || config.UsesDHCP() && !isOnStaticLink(config, vip)
 }
 
 // checkVIPAnswers asks who answers on each VIP. Nobody should yet, or this cluster's own Kubernetes API.
