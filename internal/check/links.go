@@ -86,7 +86,9 @@ func (r Route) IsDefault() bool {
 type VIP struct {
 	Text string
 	Addr netip.Addr // invalid if the text is no address
-	At   Place
+	// ByCloud is set where a cloud's API sends it to a node, whatever the node's subnets.
+	ByCloud bool
+	At      Place
 }
 
 // linksOf makes the links of a machine config.
@@ -214,7 +216,8 @@ func writtenVIPs(declared *v1alpha1.DeviceVIPConfig, place Place) []VIP {
 
 	addr, _ := netip.ParseAddr(declared.SharedIP)
 
-	return []VIP{{Text: declared.SharedIP, Addr: addr, At: place.Field("ip")}}
+	return []VIP{{Text: declared.SharedIP, Addr: addr, At: place.Field("ip"),
+		ByCloud: declared.HCloudConfig != nil || declared.EquinixMetalConfig != nil}}
 }
 
 // documentLinks are those with documents of their own. A DHCP or VIP document is about a link that may have none.
@@ -246,8 +249,9 @@ func documentLinks(config *Rendered) []*Link {
 	for _, declared := range config.Provider.NetworkVirtualIPConfigs() {
 		place := config.File.In(DocumentName(declared), "name")
 		addr, _ := netip.ParseAddr(declared.Name())
+		_, byCloud := declared.(interface{ HCloudAPIToken() string })
 		on := about(declared.Link(), place)
-		on.VIPs = append(on.VIPs, VIP{Text: declared.Name(), Addr: addr, At: place})
+		on.VIPs = append(on.VIPs, VIP{Text: declared.Name(), Addr: addr, ByCloud: byCloud, At: place})
 	}
 
 	return links

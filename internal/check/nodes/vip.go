@@ -18,7 +18,7 @@ func checkLiveSubnet(_ context.Context, s subject) {
 	config, addresses := check.NewRendered(s.Config), slices.Concat(s.Config.Addresses(), s.Facts.Addresses)
 
 	for _, vip := range s.Config.VIPs() {
-		if !check.AnyContains(addresses, vip) && endpoints.MayGetSubnet(config, vip) {
+		if !endpoints.CanTake(config, vip, addresses) && endpoints.MayGetSubnet(config, vip) {
 			s.fail(diagnosis.VIPOutsideSubnet, s.regenerate("choose a VIP within the control planes' subnet"), "%s",
 				endpoints.OutsideSubnets(vip, addresses))
 			s.report.Last().Exit = diagnosis.ExitPreflight

@@ -24,7 +24,7 @@ func checkVIP(_ context.Context, r *check.Report, in *check.Input) {
 
 		for _, node := range in.Cluster.ControlPlanes() {
 			config := in.ConfigOf(node)
-			if config == nil || check.AnyContains(config.Addresses(), vip) || MayGetSubnet(config, vip) {
+			if config == nil || CanTake(config, vip, config.Addresses()) || MayGetSubnet(config, vip) {
 				continue
 			}
 
@@ -34,6 +34,14 @@ func checkVIP(_ context.Context, r *check.Report, in *check.Input) {
 	}
 
 	r.About(nil).Passed(diagnosis.VIPOutsideSubnet, "the VIP %s lies in the control planes' subnet", check.Join(vips))
+}
+
+// CanTake reports whether a node with these addresses can take a VIP over: it lies in a subnet of theirs, or a cloud's
+// API sends it to the node.
+func CanTake(config *check.Rendered, vip netip.Addr, addresses []netip.Prefix) bool {
+	return check.AnyContains(addresses, vip) || slices.ContainsFunc(config.Links(), func(link *check.Link) bool {
+		return slices.ContainsFunc(link.VIPs, func(on check.VIP) bool { return on.Addr == vip && on.ByCloud })
+	})
 }
 
 // OutsideSubnets says that a VIP is in no subnet of a node.
