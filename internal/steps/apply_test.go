@@ -3,6 +3,9 @@ package steps_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -587,6 +590,29 @@ func TestTwoRunsOnOneMachineTakeTurns(t *testing.T) {
 	require.Contains(t, problem.Cause, "process ")
 	both.Wait()
 	require.Equal(t, 1, applied(l.Node("cp1")))
+}
+
+// As when another user made it for himself alone. With another TMPDIR the two would no longer take turns.
+func TestALockThatCannotBeOpenedIsToBeRemoved(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.session(t).succeeds(t, steps.Configs{})
+
+	locks, err := filepath.Glob(filepath.Join(l.folder, "talos-mage-*.lock"))
+	require.NoError(t, err)
+	require.Len(t, locks, 1)
+	require.NoError(t, os.Remove(locks[0]))
+
+	// Not even root can open a socket.
+	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(l.folder, "socket"), Net: "unix"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = socket.Close() })
+	require.NoError(t, os.Rename(filepath.Join(l.folder, "socket"), locks[0]))
+
+	problem := l.session(t).fails(t, diagnosis.ExitBadInput, diagnosis.FileUnwritable, steps.Configs{})
+	require.Contains(t, problem.Next, "have its owner remove "+locks[0])
+	require.NotContains(t, problem.Next, "TMPDIR")
 }
 
 // As when somebody else configures the node in that moment: it installs, and that takes longer than a few attempts.
