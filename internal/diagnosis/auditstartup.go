@@ -2,7 +2,7 @@ package diagnosis
 
 // What the audit finds about what nodes start with: TM385 to TM394.
 const (
-	FileOutsideVar        ID = "TM385"
+	MachineFileRefused    ID = "TM385"
 	ManifestUnusable      ID = "TM386"
 	ArgumentRefused       ID = "TM387"
 	ArgumentUndoes        ID = "TM388"
@@ -15,10 +15,10 @@ const sequencerSource = "siderolabs/talos internal/app/machined/pkg/runtime/v1al
 
 var startupEntries = []Entry{
 	{
-		ID: FileOutsideVar, Title: "machine.files creates a file outside of /var", Severity: Failure, Exit: ExitBadInput,
+		ID: MachineFileRefused, Title: "Talos refuses a file of machine.files", Severity: Failure, Exit: ExitBadInput,
 		Cause: "Talos' own files are read-only. With `op: create` it makes files below /var only, besides static pods in " +
-			"/etc/kubernetes/manifests and /etc/cri/conf.d/20-customization.part; at any other path it stops there in each " +
-			"boot, and the node never gets ready.",
+			"/etc/kubernetes/manifests and /etc/cri/conf.d/20-customization.part. At any other path, and without one of " +
+			"the ops create, append and overwrite, it stops there in each boot, and the node never gets ready.",
 		Remedy: "Put the file below /var. A file that Talos has is replaced with `op: overwrite`.",
 		Source: sequencerSource,
 	},

@@ -10,17 +10,21 @@ import (
 // workerWith is a machine config of a worker with this below machine.
 func workerWith(machine string) config { return config{role: "worker", machine: machine} }
 
-func TestFilesThatTalosCantCreate(t *testing.T) {
+func TestFilesThatTalosRefuses(t *testing.T) {
 	t.Parallel()
 
 	file := func(path, op string) config {
 		return config{machine: "files:\n\t- path: " + path + "\n\t  op: " + op + "\n\t  permissions: 0o644\n\t  content: a"}
 	}
 
-	judge(t, diagnosis.FileOutsideVar, map[string]trial{
+	judge(t, diagnosis.MachineFileRefused, map[string]trial{
 		"in etc": {files: lab(file("/etc/motd", "create")), line: "- path: /etc/motd",
 			cause: "/etc/motd is to be created, and that is possible below /var only"},
 		"called alike": {files: lab(file("/variables/a", "create")), cause: "/variables/a"},
+		"a slip": {files: lab(file("/var/a", "overwirte")), line: "op: overwirte",
+			cause: `the op of /var/a is "overwirte", and Talos knows only create, append, overwrite`},
+		"no op": {files: lab(config{machine: "files:\n\t- path: /etc/kubernetes/manifests/a.yaml\n\t  content: a"}),
+			cause: `the op of /etc/kubernetes/manifests/a.yaml is ""`},
 		"in var":       {files: lab(file("/var/lib/a", "create"), file("/var/etc/a", "create"))},
 		"replaced":     {files: lab(file("/etc/nfsmount.conf", "overwrite"), file("/etc/a", "append"))},
 		"containerd's": {files: lab(file("/etc/cri/conf.d/20-customization.part", "create"))},

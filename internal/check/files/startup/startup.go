@@ -3,6 +3,7 @@
 package startup
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -19,7 +21,7 @@ import (
 // Checks are its rows of the table.
 func Checks() []check.Check {
 	return []check.Check{
-		check.EachConfig(diagnosis.FileOutsideVar, check.Startup, checkCreatedFiles),
+		check.EachConfig(diagnosis.MachineFileRefused, check.Startup, checkFiles),
 		check.Whole(diagnosis.ManifestUnusable, check.Startup, diagnosis.NeedsConfig, checkInlineManifests),
 		check.EachConfig(diagnosis.ArgumentRefused, check.Startup, checkArguments),
 		check.EachConfig(diagnosis.ArgumentUndoes, check.Startup, checkUndoneSettings),
@@ -29,19 +31,35 @@ func Checks() []check.Check {
 	}
 }
 
-// checkCreatedFiles looks for files that Talos can't create. Static pods and containerd's configuration have places of
-// their own.
-func checkCreatedFiles(r *check.Report, config *check.Rendered) {
+// operations are what Talos does with a file.
+var operations = []string{"create", "append", "overwrite"}
+
+// checkFiles looks for files that Talos does not write.
+func checkFiles(r *check.Report, config *check.Rendered) {
 	for i, file := range config.Files() {
-		if file == nil || file.FileOp != "create" || file.FilePath == "/etc/"+constants.CRICustomizationConfigPart ||
-			path.Dir(file.FilePath) == constants.ManifestsDirectory || isIn(file.FilePath, "var") {
+		if file == nil {
 			continue
 		}
 
-		r.Found(config.At("machine.files").Item(i).Field("path"),
-			"put it below /var, or write `op: overwrite` for a file that Talos has",
-			"%s is to be created, and that is possible below /var only", file.FilePath)
+		place := config.At("machine.files").Item(i)
+
+		switch {
+		case !slices.Contains(operations, file.FileOp):
+			near := cmp.Or(suggest.Word(file.FileOp, operations), "one of them")
+			r.Found(place.Field("op"), "write "+near, "the op of %s is %q, and Talos knows only %s", file.FilePath, file.FileOp,
+				strings.Join(operations, ", "))
+		case file.FileOp == "create" && !canBeCreated(file.FilePath):
+			r.Found(place.Field("path"), "put it below /var, or write `op: overwrite` for a file that Talos has",
+				"%s is to be created, and that is possible below /var only", file.FilePath)
+		}
 	}
+}
+
+// canBeCreated reports whether Talos creates a file at a path. Static pods and containerd's configuration have places
+// of their own.
+func canBeCreated(file string) bool {
+	return isIn(file, "var") || path.Dir(file) == constants.ManifestsDirectory ||
+		file == "/etc/"+constants.CRICustomizationConfigPart
 }
 
 // isIn reports whether a path begins with one of these folders.
