@@ -35,7 +35,8 @@ var startupEntries = []Entry{
 		Exit: ExitBadInput,
 		Cause: "The component has no such argument, at least not in this version, or Talos sets it itself and lets nobody " +
 			"change it. The kubelet or the control plane then never comes up. Arguments are written in lower case with " +
-			"dashes between words, and without those in front.",
+			"dashes between words, and without those in front. A name that no release has is found where it is a slip of one " +
+			"that the component has.",
 		Remedy: "Correct the argument or take it out. Fields of the kubelet's configuration belong into extraConfig.",
 		Source: "siderolabs/talos internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go, " +
 			"internal/app/machined/pkg/controllers/k8s/kubelet_spec.go, internal/app/machined/pkg/system/services/etcd.go",

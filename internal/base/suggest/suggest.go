@@ -27,6 +27,16 @@ func Word(word string, candidates []string) string {
 	return best
 }
 
+// Slip is Word where more words are right than the candidates: at most two letters differ.
+func Slip(word string, candidates []string) string {
+	near := Word(word, candidates)
+	if near == "" || distance(strings.ToLower(word), strings.ToLower(near)) > 2 {
+		return ""
+	}
+
+	return near
+}
+
 // Nearest are at most so many candidates, the closest to word first; they need not be close.
 func Nearest(word string, candidates []string, atMost int) []string {
 	nearest := slices.Clone(candidates)

@@ -35,3 +35,13 @@ func TestWord(t *testing.T) {
 		})
 	}
 }
+
+func TestSlip(t *testing.T) {
+	t.Parallel()
+
+	for word, want := range map[string]string{
+		"max-podss": "max-pods", "mxa-pdos": "max-pods", "max-processes": "", "event-storage-age": "", "v1": "",
+	} {
+		require.Equal(t, want, suggest.Slip(word, []string{"max-pods", "event-storage-limit", "v"}), word)
+	}
+}

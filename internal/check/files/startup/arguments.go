@@ -25,6 +25,8 @@ type component struct {
 	own []string
 	// gone are arguments that it no longer has, with the minor version of Kubernetes that took them out.
 	gone map[string]int
+	// known are those that it has.
+	known []string
 }
 
 func (c component) value(argument string) (string, bool) {
@@ -46,7 +48,7 @@ const (
 // components are those that a node runs.
 func components(in *check.Input, config *check.Rendered) []component {
 	list := []component{{kubelet, config.Kubelet().ExtraArgs(),
-		config.At("machine.kubelet.extraArgs"), kubeletOwn, kubeletGone}}
+		config.At("machine.kubelet.extraArgs"), kubeletOwn, kubeletGone, kubeletKnown}}
 
 	if check.IsWorker(config) {
 		return list
@@ -55,14 +57,17 @@ func components(in *check.Input, config *check.Rendered) []component {
 	place := func(section string) check.Place { return config.At("cluster." + section + ".extraArgs") }
 
 	list = append(list,
-		component{apiServer, config.APIServer().ExtraArgs(), place("apiServer"), apiServerOwn, apiServerGone},
+		component{apiServer, config.APIServer().ExtraArgs(), place("apiServer"), apiServerOwn, apiServerGone,
+			apiServerKnown},
 		component{controllerManager, config.ControllerManager().ExtraArgs(), place("controllerManager"),
-			controllerManagerOwn, controllerManagerGone},
-		component{scheduler, config.Scheduler().ExtraArgs(), place("scheduler"), schedulerOwn, schedulerGone},
-		component{etcd, config.Etcd().ExtraArgs(), place("etcd"), ownOfEtcd(in, config), nil})
+			controllerManagerOwn, controllerManagerGone, controllerManagerKnown},
+		component{scheduler, config.Scheduler().ExtraArgs(), place("scheduler"), schedulerOwn, schedulerGone,
+			schedulerKnown},
+		component{etcd, config.Etcd().ExtraArgs(), place("etcd"), ownOfEtcd(in, config), nil, etcdKnown})
 
 	if config.Proxy().Enabled() {
-		list = append(list, component{proxy, config.Proxy().ExtraArgs(), place("proxy"), []string{"kubeconfig"}, proxyGone})
+		list = append(list, component{proxy, config.Proxy().ExtraArgs(), place("proxy"), []string{"kubeconfig"}, proxyGone,
+			proxyKnown})
 	}
 
 	return list
@@ -83,28 +88,6 @@ var (
 		"peer-key-file", "peer-trusted-ca-file"}
 	// etcdOwnSince114 are those that Talos sets since 1.14.
 	etcdOwnSince114 = []string{"listen-client-http-urls", "tls-min-version", "watch-progress-notify-interval"}
-)
-
-// The arguments that components lost, up to Kubernetes 1.37, which lost none: those that the options of one release
-// register and the next one's do not (cmd/*/app/options, pkg/kubelet/config and pkg/kubeapiserver/options of
-// k8s.io/kubernetes, and the modules beside it).
-var (
-	kubeletGone = map[string]int{"network-plugin": 24, "cni-bin-dir": 24, "cni-conf-dir": 24,
-		"experimental-kernel-memcg-notification": 25, "container-runtime": 27, "master-service-namespace": 27,
-		"iptables-drop-bit": 31, "iptables-masquerade-bit": 31, "keep-terminated-pod-volumes": 31, "cloud-config": 34,
-		"register-schedulable": 34, "pod-infra-container-image": 35}
-	apiServerGone = map[string]int{"basic-auth-file": 19, "insecure-port": 24, "insecure-bind-address": 24,
-		"service-account-api-audiences": 25, "identity-lease-duration-seconds": 26,
-		"identity-lease-renew-interval-seconds": 26, "master-service-namespace": 27, "cloud-config": 33,
-		"cloud-provider": 33}
-	controllerManagerGone = map[string]int{"port": 24, "address": 24, "deleting-pods-burst": 25, "deleting-pods-qps": 25,
-		"experimental-cluster-signing-duration": 25, "register-retry-count": 25, "pod-eviction-timeout": 27,
-		"enable-taint-manager": 27, "horizontal-pod-autoscaler-downscale-delay": 31,
-		"horizontal-pod-autoscaler-upscale-delay": 31, "volume-host-allow-local-loopback": 31,
-		"volume-host-cidr-denylist": 31}
-	schedulerGone = map[string]int{"policy-config-file": 23, "algorithm-provider": 23, "port": 24, "address": 24,
-		"lock-object-name": 28, "lock-object-namespace": 28}
-	proxyGone = map[string]int{"udp-timeout": 26, "proxy-port-range": 31}
 )
 
 // ownOfEtcd are the arguments of etcd that the Talos of a node sets itself.
@@ -132,7 +115,8 @@ func checkArguments(r *check.Report, config *check.Rendered) {
 		for _, name := range slices.Sorted(maps.Keys(component.added)) {
 			place := component.at.Field(name)
 			value, _ := component.value(name)
-			gone, listed := component.gone[name]
+			gone, listed := component.lost(name)
+			meant := component.meant(name)
 
 			switch {
 			case !argumentName.MatchString(name):
@@ -144,6 +128,8 @@ func checkArguments(r *check.Report, config *check.Rendered) {
 			case name == featureGates && component.name != etcd && wrongGate(value) != "":
 				r.Found(place, "write each as <name>=true or <name>=false, with commas between them",
 					"%s refuses --feature-gates: %s is neither on nor off", component.name, wrongGate(value))
+			case meant != "" && minorKnown && oldestKnown <= minor && minor <= newestKnown:
+				r.Found(place, "write "+meant, "%s has no argument --%s", component.name, name)
 			}
 		}
 	}
