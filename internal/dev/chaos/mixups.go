@@ -182,8 +182,8 @@ func drawFormerEtcd(random *rand.Rand, plan *Plan, node string) ([]Incident, boo
 
 	return []Incident{{
 		Node: node, Words: words, Class: otherEtcd, At: Moment{Anchor: Before}, hasEtcd: true,
-		equip: func(_ *world, options *emulator.NodeOptions) error {
-			options.EtcdData = data
+		equip: func(w *world, options *emulator.NodeOptions) error {
+			options.EtcdData, options.EtcdKubernetes = data, "v"+w.generated.Options.KubernetesVersion
 
 			return nil
 		},

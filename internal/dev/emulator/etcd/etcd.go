@@ -88,13 +88,13 @@ func (c *Clusters) add(ca, name string, address netip.Addr, kube *kubernetes.Clu
 	return member
 }
 
-// Former makes the cluster that old data belongs to: of this one member, or, if it is lost, with others that are gone
-// for good.
-func (c *Clusters) Former(name string, address netip.Addr, lost bool) *Member {
+// Former makes the cluster that old data belongs to, of this Kubernetes: of this one member, or, if it is lost, with
+// others that are gone for good.
+func (c *Clusters) Former(name string, address netip.Addr, lost bool, version string) *Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	member := c.add("", name, address, kubernetes.NewCluster(kubernetes.Options{}), true)
+	member := c.add("", name, address, kubernetes.NewCluster(kubernetes.Options{Version: version}), true)
 	member.startedOnce = true
 
 	if lost {

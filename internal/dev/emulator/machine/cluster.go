@@ -288,13 +288,11 @@ func (c *controlPlane) run(ctx context.Context, cluster *etcd.Cluster) {
 
 	c.boot.Tasks.Go(func() { c.followStaticPods(ctx) })
 
-	for ctx.Err() == nil {
-		image := c.apiServerImage()
-		down := func() bool { return c.boot.Node.Faults().KubernetesDown || c.apiServerImage() != image }
+	kept := func() bool { return c.boot.Node.Faults().KubernetesDown }
 
-		if c.boot.Node.changed.Until(ctx, func() bool { return !down() }) != nil {
-			return
-		}
+	for c.boot.Node.changed.Until(ctx, func() bool { return !kept() }) == nil {
+		image := c.apiServerImage()
+		down := func() bool { return kept() || c.apiServerImage() != image }
 
 		server, err := c.open(cluster, imageTag(image))
 		if err != nil {

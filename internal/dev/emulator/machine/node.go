@@ -127,7 +127,8 @@ func newNode(lab *Lab, options NodeOptions) (*Node, error) {
 	}
 
 	if options.EtcdData != NoEtcdData {
-		node.drive.Etcd = lab.etcd.Former(options.Name, options.Address, options.EtcdData == LostEtcdData)
+		node.drive.Etcd = lab.etcd.Former(options.Name, options.Address, options.EtcdData == LostEtcdData,
+			options.EtcdKubernetes)
 	}
 
 	return node, nil
