@@ -96,6 +96,17 @@ func bootstrapFaults() []fault {
 			heal: calm,
 		},
 		{
+			title: "a control plane never lets itself be bootstrapped", class: "Bootstrap refused", knob: "Calls: Fail Bootstrap",
+			inject: func(_ *testing.T, w *world) {
+				w.fault(cp1, emulator.CallFault{Method: "Bootstrap", Do: emulator.Fail, Code: codes.FailedPrecondition,
+					Text: "bootstrap is not available yet"})
+			},
+			settings: []string{"STAGE_TIMEOUT=60s"},
+			code:     diagnosis.ExitBootstrap, id: diagnosis.BootstrapFailed, node: cp1, says: "bootstrap is not available yet",
+			seen: "bootstrap is not available yet; the node is",
+			heal: calm,
+		},
+		{
 			title: "a control plane says that it is a worker", class: "Bootstrap refused", knob: "Calls: Fail Bootstrap",
 			inject: func(_ *testing.T, w *world) {
 				w.fault(cp1, emulator.CallFault{
