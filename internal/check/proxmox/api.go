@@ -138,7 +138,7 @@ func (a API) get(ctx context.Context, client *http.Client, path string, into any
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api2/json/"+path, nil)
 	if err != nil {
-		return fmt.Errorf("ask Proxmox: %s is no URL", a.Endpoint)
+		return errors.New("ask Proxmox: the endpoint is no URL") // it may have a password
 	}
 
 	request.Header.Set("Authorization", "PVEAPIToken="+a.Token)

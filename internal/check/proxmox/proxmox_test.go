@@ -130,7 +130,7 @@ func TestWhatTheAPIRefusesHasNoToken(t *testing.T) {
 		"unknown certificate": {proxmox.API{Endpoint: server.URL, Token: token}, "certificate"},
 		"no configuration": {proxmox.API{Endpoint: server.URL, Token: token, Insecure: true},
 			"VM cp1: ask Proxmox: " + strings.TrimPrefix(server.URL, "https://") + " answers 500 to nodes/pve1/qemu/1/config"},
-		"no URL": {proxmox.API{Endpoint: "http://a b:1", Token: token}, "is no URL"},
+		"no URL": {proxmox.API{Endpoint: "http://root:s3cr3t@a b:1", Token: "s3cr3t"}, "is no URL"},
 		"not Proxmox": {proxmox.API{Endpoint: odd.URL, Token: token},
 			"read Proxmox' answer to cluster/resources?type=vm"},
 		"a redirect": {proxmox.API{Endpoint: moved.URL, Token: token}, "answers 302"},

@@ -224,6 +224,8 @@ func badValue(knob Knob, value string, overrides Overrides, reason error, guess 
 	switch {
 	case knob.Type == tokenKind:
 		value = secrettext.Masked
+	case knob.Type == urlsKind:
+		value = secrettext.Shown(withoutUsers(value))
 	case knob.Type != "path" || secrettext.LooksLikeKeyInPath(value):
 		value = secrettext.Shown(value)
 	}

@@ -495,6 +495,17 @@ func TestTheProxmoxEndpointIsAURL(t *testing.T) {
 		_, err := settings.Load([]string{"PROXMOX_VE_ENDPOINT=" + text}, nil, t.TempDir())
 		require.ErrorContains(t, err, fmt.Sprintf("=%q: PROXMOX_VE_ENDPOINT takes the URL of a server", text))
 	}
+
+	for text, shown := range map[string]string{
+		"ftp://root:hunter2@pve":                         "ftp://(masked)@pve",
+		"https://root:hunter 2@pve":                      "https://(masked)@pve",
+		"https://root:hun,ter2@pve":                      "https://(masked)@pve",
+		"https://root:hunter2@pve1,ftp://x:hunter2@pve2": "https://(masked)@pve2",
+		"root:hunter2@pve":                               "(masked)@pve",
+	} {
+		_, err := settings.Load([]string{"PROXMOX_VE_ENDPOINT=" + text}, nil, t.TempDir())
+		require.ErrorContains(t, err, fmt.Sprintf("=%q: PROXMOX_VE_ENDPOINT takes the URL of a server", shown))
+	}
 }
 
 func TestAProxmoxTokenInTheWrongFormIsNeverShown(t *testing.T) {

@@ -2,11 +2,11 @@ package settings
 
 import (
 	"fmt"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 )
 
@@ -41,11 +41,12 @@ func (k Knob) text(value reflect.Value) string {
 
 	switch of := value.Interface().(type) {
 	case []string:
-		if k.Type == "URLs" {
-			of = withoutPasswords(of)
+		text := strings.Join(of, ",")
+		if k.Type == urlsKind {
+			text = withoutUsers(text)
 		}
 
-		return secrettext.Shown(strings.Join(of, ","))
+		return secrettext.Shown(text)
 	case Addresses:
 		pairs := make([]string, 0, len(of))
 		for name, address := range of {
@@ -66,15 +67,11 @@ func (k Knob) text(value reflect.Value) string {
 	}
 }
 
-func withoutPasswords(urls []string) []string {
-	shown := make([]string, 0, len(urls))
-	for _, text := range urls {
-		if parsed, err := url.Parse(text); err == nil {
-			text = parsed.Redacted()
-		}
+// users are what stands before the last @ of one or several URLs: a password may have any character in it, and so make
+// the URL none.
+var users = pattern.New(`^(\s*\w+://)?.*@`)
 
-		shown = append(shown, text)
-	}
-
-	return shown
+// withoutUsers masks whoever URLs log in as, whether or not they can be read.
+func withoutUsers(urls string) string {
+	return users.ReplaceAllString(urls, "${1}"+secrettext.Masked+"@")
 }

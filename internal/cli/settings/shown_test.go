@@ -23,7 +23,7 @@ func TestSettingsAreShownWithoutSecrets(t *testing.T) {
 	}
 
 	for _, want := range []settings.Value{
-		{Name: "PROXMOX_VE_ENDPOINT", Value: "https://root:xxxxx@192.0.2.1:8006/", Given: true},
+		{Name: "PROXMOX_VE_ENDPOINT", Value: "https://(masked)@192.0.2.1:8006/", Given: true},
 		{Name: "PROXMOX_VE_API_TOKEN", Value: "(masked)", Given: true},
 		{Name: "NODE_WAIT", Value: "1m0s", Given: true},
 		{Name: "-node", Value: "cp1,cp2", Given: true},

@@ -212,7 +212,7 @@ func (k Knob) Takes() string {
 		return "networks, ranges and addresses, comma separated (192.168.1.0/24,10.0.0.10-10.0.0.99)"
 	case "list":
 		return "a comma separated list"
-	case "URLs":
+	case urlsKind:
 		return "the URL of a server, with https:// or http://, or several, comma separated"
 	case tokenKind:
 		return "user@realm!name=uuid, as Proxmox shows it when it makes the token; of several hosts, comma separated"
@@ -233,7 +233,7 @@ func (k Knob) refuse(value reflect.Value) (guess string, err error) {
 	}
 
 	switch k.Type {
-	case "URLs":
+	case urlsKind:
 		return "", refuseAny(value, isURL)
 	case tokenKind:
 		return "", refuseAny(value, proxmoxToken.MatchString)
@@ -290,8 +290,12 @@ func isURL(text string) bool {
 	return err == nil && parsed.Host != "" && (parsed.Scheme == "https" || parsed.Scheme == "http")
 }
 
-// tokenKind is the type of a setting whose value nobody may see.
-const tokenKind = "Proxmox tokens"
+const (
+	// urlsKind is the type of a setting whose values may have passwords in them.
+	urlsKind = "URLs"
+	// tokenKind is the type of a setting whose value nobody may see.
+	tokenKind = "Proxmox tokens"
+)
 
 // proxmoxToken is what Proxmox makes: a user, its realm, the token's name and a random UUID.
 var proxmoxToken = pattern.New(`(?i)^[^@!=\s]+@[^@!=\s]+![^@!=\s]+=[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
