@@ -37,6 +37,17 @@ func (e *LoadError) Error() string {
 // Unwrap gives the error of the file system, if it was one.
 func (e *LoadError) Unwrap() error { return e.Err }
 
+// Retrace goes back from a text to the trees that it was written from, which had comments and blank lines as well: the
+// place is there then, or nowhere.
+func (e *LoadError) Retrace(text []byte, trees []*yaml.Node) {
+	at := yamltree.Counterpart(trees, NewPlaces(text).Roots(), e.Line, e.Column)
+	if at == nil {
+		at = &yaml.Node{}
+	}
+
+	e.Line, e.Column = at.Line, at.Column
+}
+
 // The texts of machinery's loader, which are part of its behaviour: they are matched, and never shown as they are.
 const (
 	unknownKeysText    = "unknown keys found during decoding:"

@@ -72,6 +72,30 @@ func TestPatchesAreJudgedAsTheyAreRendered(t *testing.T) {
 
 	wrong := table.Run(context.Background(), inFile(number).with("talenv.yaml", "MTU: large\n").read(t))
 	require.Len(t, findingsOf(wrong, diagnosis.PatchUnusable), 1, "what a variable brings is judged too")
+
+	// A deletion is not taken for the mistake that stands elsewhere, or where it is.
+	for name, test := range map[string]struct {
+		id               diagnosis.ID
+		patch, at, cause string
+	}{
+		"a key beside a deletion": {diagnosis.PatchUnknownKey,
+			"# all\n" + document + "---\n# of nodes\nmachine:\n\tsysctl: {a: b}\n", "8:3", "machine.sysctl"},
+		"a key beside a deletion of a list": {diagnosis.PatchUnknownKey,
+			"machine:\n\tcertSANs:\n\t\t$$patch: delete\n\n\tsysctl: {a: b}\n", "5:3", "machine.sysctl"},
+		"a value beside a deletion": {diagnosis.PatchUnusable,
+			"# all\n" + key + "\n\tnetwork:\n\t\tinterfaces:\n\t\t\t- mtu: large\n", "8:7", "can't be decoded"},
+		"a kind beside a deletion": {diagnosis.PatchUnknownKey,
+			"# all\n" + document + "---\napiVersion: v1alpha1\nkind: HostConfig\n", "6:1", "kind HostConfig"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			found := findingsOf(table.Run(context.Background(), inFile(test.patch).read(t)), test.id)
+			require.Len(t, found, 1)
+			require.Equal(t, "patches/a.yaml:"+test.at, found[0].At.String())
+			require.Contains(t, found[0].Cause, test.cause)
+		})
+	}
 }
 
 func TestDocumentsThatAPatchHasTwice(t *testing.T) {

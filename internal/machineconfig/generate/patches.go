@@ -192,8 +192,9 @@ func (e *entry) badPatch(one patch, text string, err error) {
 		e.Add(mistake)
 	case errors.As(err, &broken) && one.file != nil:
 		// A patch that several nodes share is told of once.
-		e.Add(&yamlfile.Error{ID: diagnosis.FileValue, Path: broken.Path, Line: broken.Line, Column: broken.Column,
-			Message: "as a patch: " + broken.Message})
+		mistake := e.mistakeIn(one, text, broken.Line, broken.Column)
+		mistake.ID, mistake.Message = diagnosis.FileValue, "as a patch: "+broken.Message
+		e.Add(mistake)
 	case errors.As(err, &broken) && broken.Line > 0:
 		mistake := e.mistakeIn(one, text, broken.Line, broken.Column)
 		mistake.ID, mistake.Message = diagnosis.FileValue, "the patch: "+broken.Message
@@ -215,25 +216,37 @@ func (e *entry) loadPatch(one patch, text string) (configpatcher.Patch, error) {
 
 	loaded, known := e.patches[key]
 	if !known {
-		if one.file != nil && strings.Contains(text, "$") {
-			if text, loaded.err = e.variables.SubstituteText(one.file.Source, text); loaded.err != nil {
-				loaded.err = notYAML(one, loaded.err)
-			}
-		}
-
-		if loaded.err == nil {
-			loaded.patch, loaded.err = parsePatch(one, text)
-		}
-
+		loaded.patch, loaded.err = e.readPatch(one, text)
 		e.patches[key] = loaded
 	}
 
 	return loaded.patch, loaded.err
 }
 
+// readPatch is loadPatch for a text that is new.
+func (e *entry) readPatch(one patch, text string) (configpatcher.Patch, error) {
+	if one.file == nil || !strings.Contains(text, "$") {
+		return parsePatch(one, text)
+	}
+
+	filled, err := e.variables.SubstituteText(one.file.Source, text)
+	if err != nil {
+		return nil, notYAML(one, text, err)
+	}
+
+	loaded, err := parsePatch(one, filled)
+
+	var broken *machineconfig.LoadError
+	if errors.As(err, &broken) {
+		broken.Retrace([]byte(filled), machineconfig.NewPlaces([]byte(text)).Roots())
+	}
+
+	return loaded, err
+}
+
 // notYAML is an error of a file's text that can't be parsed, with its place.
-func notYAML(one patch, err error) error {
-	line, column, message := machineconfig.NewPlaces([]byte(one.text)).SyntaxError()
+func notYAML(one patch, text string, err error) error {
+	line, column, message := machineconfig.NewPlaces([]byte(text)).SyntaxError()
 	if message == "" {
 		return err
 	}

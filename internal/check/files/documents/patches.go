@@ -1,6 +1,7 @@
 package documents
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -181,21 +182,17 @@ func refusal(in *check.Input, patch *check.Patch) *machineconfig.LoadError {
 	return refused
 }
 
-// explained is what is wrong with a patch, in the line where it stands in the file where that can be told.
+// explained is what is wrong with a patch as Talos reads it, at the place where that stands in the file.
 func explained(patch *check.Patch) *machineconfig.LoadError {
 	err := loadPatch(patch.Text)
 	if err == nil {
 		return nil
 	}
 
-	if asItStands := loadPatch(patch.File.Data); asItStands != nil {
-		if told := machineconfig.ExplainPatch(patch.File.Shown, patch.File.Data, asItStands); told.Line > 0 {
-			return told
-		}
-	}
-
 	told := machineconfig.ExplainPatch(patch.File.Shown, patch.Text, err)
-	told.Line, told.Column = 0, 0
+	if !bytes.Equal(patch.Text, patch.File.Data) { // with the values of variables it was written anew
+		told.Retrace(patch.Text, patch.File.Places.Roots())
+	}
 
 	return told
 }
