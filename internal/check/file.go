@@ -22,6 +22,8 @@ type File struct {
 	Mode uint32
 	// Unwritten is set for what is only in memory yet.
 	Unwritten bool
+	// harmless is set for a patch, in which a key may be misspelt that a secret stands behind.
+	harmless bool
 
 	// Places finds fields in it.
 	Places *machineconfig.Places
@@ -33,13 +35,18 @@ func newFile(path, shown string, data []byte) *File {
 
 // Location resolves a line and a column, into the file that the text is part of, if it is.
 func (f *File) Location(line, column int) diagnosis.Location {
+	text := f.Places.Line(line)
+	if f.harmless {
+		text = f.Places.Harmless(line)
+	}
+
 	if f.From != nil {
 		inLine, inColumn := yamlfile.Inside(f.From.Data, f.FromNode, string(f.Data), line, column)
 
-		return diagnosis.Location{Path: f.From.Shown, Line: inLine, Column: inColumn, Text: f.Places.Line(line)}
+		return diagnosis.Location{Path: f.From.Shown, Line: inLine, Column: inColumn, Text: text}
 	}
 
-	return diagnosis.Location{Path: f.Shown, Line: line, Column: column, Text: f.Places.Line(line), Unwritten: f.Unwritten}
+	return diagnosis.Location{Path: f.Shown, Line: line, Column: column, Text: text, Unwritten: f.Unwritten}
 }
 
 // entryPlace is where the entry of a config's node stands, or what the cluster is read from.

@@ -258,8 +258,8 @@ func (in *Input) findingsOf(mistakes []*inventory.FileError) []diagnosis.Finding
 	return findings
 }
 
-// textOf is the line of a mistake. No value is shown of files of secrets and variables, and only one that can be no
-// secret where what its key means is not known.
+// textOf is the line of a mistake. No value is shown of files of secrets and variables, and of a patch and where else
+// what a key means is not known, only one that can be no secret.
 func (in *Input) textOf(mistake *inventory.FileError) string {
 	file := in.Talconfig
 	if file == nil || file.Shown != mistake.Path {
@@ -273,14 +273,22 @@ func (in *Input) textOf(mistake *inventory.FileError) string {
 		}
 	}
 
-	switch name := filepath.Base(file.Path); {
+	name, declares := filepath.Base(file.Path), file == in.Talconfig || in.Cluster != nil && file.Path == in.Cluster.Source
+
+	switch {
 	case secrets.IsName(name), strings.HasPrefix(name, "tal") && file != in.Talconfig:
 		return file.Places.Key(mistake.Line)
-	case mistake.ID == diagnosis.FileKey, mistake.ID == diagnosis.FileSyntax:
-		return file.Places.Harmless(mistake.Line)
-	default:
+	case declares && !ofUnknown(mistake):
 		return file.Places.Line(mistake.Line)
+	default:
+		return file.Places.Harmless(mistake.Line)
 	}
+}
+
+// ofUnknown reports whether a mistake is about what has keys that the inventory does not know.
+func ofUnknown(mistake *inventory.FileError) bool {
+	return mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax ||
+		strings.Contains(mistake.Field, "patches")
 }
 
 // readConfigs reads the machine configs of the inventory's nodes, or all that lie in the folder where there is no

@@ -132,7 +132,7 @@ func (in *Input) readList(seen map[string]*Patch, list *yaml.Node, named Place, 
 		} else {
 			patch.Inline = true
 			patch.File = newFile(in.Talconfig.Path, in.Talconfig.Shown, []byte(item.Value))
-			patch.File.From, patch.File.FromNode = in.Talconfig, item
+			patch.File.From, patch.File.FromNode, patch.File.harmless = in.Talconfig, item, true
 			patch.adopt(patch.File.Data)
 		}
 
@@ -171,6 +171,7 @@ func (in *Input) openPatch(patch *Patch, path string) {
 		return
 	}
 
+	patch.File.harmless = true
 	patch.adopt(patch.File.Data)
 
 	if patch.templated {

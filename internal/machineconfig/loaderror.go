@@ -204,11 +204,7 @@ func documentType(root *yaml.Node) reflect.Type {
 // unknownKeys lists the paths in a tree that end with the first key that the type has no field for; "[]" stands for any
 // item of a list.
 func unknownKeys(node *yaml.Node, in reflect.Type, path []string) [][]string {
-	for in != nil && in.Kind() == reflect.Pointer {
-		in = in.Elem()
-	}
-
-	switch {
+	switch in = pointedTo(in); {
 	case in == nil:
 		return [][]string{path}
 	case node.Kind == yaml.SequenceNode && in.Kind() == reflect.Slice:
@@ -243,22 +239,45 @@ func unknownKeys(node *yaml.Node, in reflect.Type, path []string) [][]string {
 
 // knownKeys are the keys that the struct at a path of a type has; none if there is another kind of value.
 func knownKeys(in reflect.Type, path []string) []string {
-	for in != nil {
-		switch {
-		case in.Kind() == reflect.Pointer:
-			in = in.Elem()
-		case len(path) == 0:
-			return keysOf(in)
-		case in.Kind() == reflect.Slice || in.Kind() == reflect.Map:
-			in, path = in.Elem(), path[1:]
-		case in.Kind() == reflect.Struct:
-			in, path = fieldType(in, path[0]), path[1:]
-		default:
-			return nil
-		}
+	for _, key := range path {
+		in = typeBelow(in, key)
 	}
 
-	return nil
+	if in = pointedTo(in); in == nil {
+		return nil
+	}
+
+	return keysOf(in)
+}
+
+// typeBelow is the type of a key's value in a type, or of an item's for "[]"; nil if it has none, or of any.
+func typeBelow(in reflect.Type, key string) reflect.Type {
+	var below reflect.Type
+
+	switch in = pointedTo(in); {
+	case key == "$patch": // in whichever mapping of a patch
+		return reflect.TypeFor[string]()
+	case in == nil:
+	case key == "[]" && in.Kind() == reflect.Slice, key != "[]" && in.Kind() == reflect.Map:
+		below = in.Elem()
+	case in.Kind() == reflect.Struct && key != "":
+		below = fieldType(in, key)
+	}
+
+	if below == nil || below.Kind() == reflect.Interface {
+		return nil
+	}
+
+	return below
+}
+
+// pointedTo is a type without the pointers to it.
+func pointedTo(in reflect.Type) reflect.Type {
+	for in != nil && in.Kind() == reflect.Pointer {
+		in = in.Elem()
+	}
+
+	return in
 }
 
 func keysOf(in reflect.Type) []string {
@@ -293,11 +312,7 @@ func KnowsKey(kind string, path []string) bool {
 		Content: []*yaml.Node{word("kind"), word(kind), word("apiVersion"), word("v1alpha1")}})
 
 	for _, key := range path {
-		for in != nil && in.Kind() == reflect.Pointer {
-			in = in.Elem()
-		}
-
-		switch {
+		switch in = pointedTo(in); {
 		case in == nil:
 			return false
 		case in.Kind() == reflect.Struct:

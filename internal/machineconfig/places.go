@@ -1,12 +1,16 @@
 package machineconfig
 
 import (
+	"cmp"
 	"net/netip"
 	"net/url"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
@@ -21,6 +25,8 @@ type Places struct {
 	parse func() ([]*yaml.Node, error)
 	// guarded are the lines on which a value begins that is secret, or may be.
 	guarded func() map[int]bool
+	// known are the lines on which nothing begins but what Talos has fields for.
+	known func() map[int]bool
 }
 
 // NewPlaces is for a machine config, a talconfig or a patch.
@@ -34,8 +40,8 @@ func NewPlaces(data []byte) *Places {
 		lines := make(map[int]bool)
 
 		for _, root := range places.Roots() {
-			visitScalars(root, func(_ string, node *yaml.Node, class class) {
-				if class == secret || class == hidden {
+			visitScalars(root, func(path string, node *yaml.Node, class class) {
+				if class == secret || class == hidden || isPatch(path, node) {
 					lines[node.Line] = true
 				}
 			})
@@ -44,7 +50,50 @@ func NewPlaces(data []byte) *Places {
 		return lines
 	})
 
+	places.known = sync.OnceValue(func() map[int]bool {
+		lines := make(map[int]bool)
+
+		for _, root := range places.Roots() {
+			// Of a kind that is not known the kind is.
+			of := cmp.Or(documentType(root), reflect.TypeFor[meta.Meta]())
+
+			visitTyped(root, of, func(node *yaml.Node, known bool) {
+				before, others := lines[node.Line]
+				lines[node.Line] = known && (before || !others)
+			})
+		}
+
+		return lines
+	})
+
 	return places
+}
+
+// patchItem is the path of a talconfig's patch.
+var patchItem = pattern.New(`(?:^|\.)patches\[\d+\]$`)
+
+// isPatch reports whether a value has a patch on the line where it begins, and not the name of its file.
+func isPatch(path string, node *yaml.Node) bool {
+	return patchItem.MatchString(path) && node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 &&
+		node.Value != "" && !yamlFile.MatchString(node.Value)
+}
+
+// visitTyped visits the nodes of a tree that begin something, and tells of each whether a type has it.
+func visitTyped(node *yaml.Node, in reflect.Type, visit func(node *yaml.Node, known bool)) {
+	if node.Kind == yaml.ScalarNode {
+		visit(node, in != nil)
+	}
+
+	for i, child := range node.Content {
+		below := typeBelow(in, "[]")
+
+		if node.Kind == yaml.MappingNode {
+			key := node.Content[i-i%2]
+			below = typeBelow(in, key.Value)
+		}
+
+		visitTyped(child, below, visit)
+	}
 }
 
 // PlacesOf is for a text of which what was read is known, as with the values of its variables.
@@ -191,30 +240,53 @@ func (p *Places) Line(number int) string {
 	return key + masker{replace: func(string) string { return Masked }}.text(value)
 }
 
-// Harmless is Key that shows a value which is no secret whatever its key means: an address, a URL without a user or
-// parameters, a switch, a version.
+// Harmless is Line for what Talos has fields for, and Key for all else, but for a value that is no secret whatever its
+// key means: an address, a URL without a user or parameters, a switch, a version, the name of a YAML file.
 func (p *Places) Harmless(number int) string {
 	line := p.Line(number)
 
-	if match := keyValue.FindStringSubmatch(line); match != nil && isHarmless(match[3]) {
+	value := listItem.FindStringSubmatch(line)
+	if match := keyValue.FindStringSubmatch(line); match != nil {
+		value = match
+	}
+
+	if p.known()[number] || value != nil && areHarmless(value[len(value)-1]) {
 		return line
 	}
 
 	return p.Key(number)
 }
 
-// version is one of Talos or Kubernetes.
-var version = pattern.New(`^v?1\.\d{1,2}(?:\.\d{1,2})?$`)
+// listItem is a line with an item of a list.
+var listItem = pattern.New(`^\s*(?:- +)+(\S.*)$`)
+
+// areHarmless takes a value, or a list of some in one line.
+func areHarmless(value string) bool {
+	value, _, _ = strings.Cut(value, " #")
+	value = strings.TrimSpace(value)
+
+	if list, isList := strings.CutPrefix(value, "["); isList {
+		value = strings.TrimSuffix(list, "]")
+	}
+
+	return !slices.ContainsFunc(strings.Split(value, ","), func(item string) bool { return !isHarmless(item) })
+}
+
+var (
+	// version is one of Talos or Kubernetes.
+	version = pattern.New(`^v?1\.\d{1,2}(?:\.\d{1,2})?$`)
+	// yamlFile is how a talconfig names a file.
+	yamlFile = pattern.New(`^@?[\w./-]+\.ya?ml$`)
+)
 
 func isHarmless(value string) bool {
-	value, _, _ = strings.Cut(value, " #")
 	value = strings.Trim(strings.TrimSpace(value), `"'`)
 
 	_, notAddress := netip.ParseAddr(value)
 	_, notPrefix := netip.ParsePrefix(value)
 
 	return notAddress == nil || notPrefix == nil || value == "true" || value == "false" ||
-		version.MatchString(value) || isPlainURL(value)
+		version.MatchString(value) || yamlFile.MatchString(value) || isPlainURL(value)
 }
 
 // isPlainURL reports whether a text is the URL of a server, with a path in which no token can be.
@@ -236,9 +308,12 @@ func (p *Places) Key(number int) string {
 		return match[1] + Masked
 	}
 
-	if strings.HasSuffix(line, ":") {
+	if keyAlone.MatchString(line) {
 		return line
 	}
 
 	return ""
 }
+
+// keyAlone is a line with a key whose value begins on another.
+var keyAlone = pattern.New(`^\s*(?:- +)*["']?[^\s"'{\[,]+["']?\s*:$`)

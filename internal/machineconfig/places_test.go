@@ -74,6 +74,7 @@ func TestHarmlessValuesAreShownWhateverTheirKeyMeans(t *testing.T) {
 		"      listen-metric-urls: http://0.0.0.0:2381", `    endpiont: "https://192.0.2.10:6443"`,
 		"endpiont: https://192.0.2.10:6443", "listen-metric-urls: http://0.0.0.0:2381", "ipAdress: 192.0.2.11",
 		"addres: 2001:db8::1/64 # of the node", "alowScheduling: true", `talosVersoin: "v1.13.9"`,
+		"adresses: [192.0.2.11/24, 2001:db8::1/64]", `ptches: ["@patches/a.yaml", b.yml]`,
 	}
 	masked := map[string]string{
 		"pasword: hunter2":                                   "pasword: (masked)",
@@ -83,6 +84,8 @@ func TestHarmlessValuesAreShownWhateverTheirKeyMeans(t *testing.T) {
 		"webhok: https://example.org/T0/B0/abcdef0123456789": "webhok: (masked)",
 		"secret: true":                                       "secret: (masked)",
 		"boottoken: abcdef.0123456789abcdef":                 "boottoken: (masked)",
+		"adresses: [192.0.2.11/24, hunter2]":                 "adresses: (masked)",
+		"{pasword: hunter2, user:":                           "",
 	}
 
 	for _, line := range shown {
@@ -92,6 +95,45 @@ func TestHarmlessValuesAreShownWhateverTheirKeyMeans(t *testing.T) {
 	for line, want := range masked {
 		require.Equal(t, want, machineconfig.NewPlaces([]byte(line)).Harmless(1), line)
 	}
+}
+
+// What Talos has a field for is shown, and what stands beside it only if it has one for that as well.
+func TestHarmlessLinesAreThoseOfKeysThatTalosKnows(t *testing.T) {
+	t.Parallel()
+
+	for line, want := range map[string]string{
+		"  nodeLabels: {a: b}":                              "  nodeLabels: {a: b}",
+		"  certSANs: [a.example.net]":                       "  certSANs: [a.example.net]",
+		"  sysctls: {$patch: delete}":                       "  sysctls: {$patch: delete}",
+		"  install: {disk: /dev/vda, pasword: hunter2}":     "  install: (masked)",
+		"  certSANs: {pasword: hunter2}":                    "  certSANs: (masked)",
+		"  kubelet: {extraConfig: {a: {pasword: hunter2}}}": "  kubelet: (masked)",
+		"  token: hunter2":                                  "  token: (masked)",
+		"  kernl: {a: b}":                                   "  kernl: (masked)",
+	} {
+		require.Equal(t, want, machineconfig.NewPlaces([]byte("machine:\n"+line+"\n")).Harmless(2))
+	}
+
+	unknown := machineconfig.NewPlaces([]byte("apiVersion: v1\nkind: Secret\nmetadata: {pasword: hunter2}\n"))
+	for line, want := range []string{"", "apiVersion: v1", "kind: Secret", "metadata: (masked)"} {
+		require.Equal(t, want, unknown.Harmless(line))
+	}
+}
+
+// A talconfig's patch on a line of its own, or of the list, has keys that may be misspelt; a file's name has none.
+func TestPatchesInOneLineAreMasked(t *testing.T) {
+	t.Parallel()
+
+	places := machineconfig.NewPlaces([]byte("patches: ['machine: {pasword: hunter2}']\nworker:\n  patches:\n" +
+		"    - '@patches/a.yaml'\n    - \"machine: {pasword: hunter2}\"\n    - |-\n      machine: {}\n"))
+
+	for line, want := range map[int]string{
+		1: "patches: (masked)", 4: "    - '@patches/a.yaml'", 5: `    - "machine: (masked)`, 6: "    - |-",
+	} {
+		require.Equal(t, want, places.Line(line))
+	}
+
+	require.Equal(t, "    - '@patches/a.yaml'", places.Harmless(4))
 }
 
 // A line with a URL keeps what is no secret, however deep it stands.

@@ -2,6 +2,7 @@ package files_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,6 +173,7 @@ func TestPatchesWithoutContent(t *testing.T) {
 			cause: "a single value"},
 		"inline": {files: inline("machine:\n\tsysctls: [a"), at: "talconfig.yaml", cause: "is not valid YAML"},
 		"wrong type": {files: inFile("machine:\n\tnetwork:\n\t\tinterfaces:\n\t\t\t- mtu: large\n"), at: "patches/a.yaml",
+			line:  "- mtu: large",
 			cause: "can't be decoded"},
 		"no kind":  {files: inFile("apiVersion: v1\nmetadata: {name: a}\n"), cause: "missing kind"},
 		"nothing":  {files: inFile("name: a\n"), cause: "the patch patches/a.yaml says nothing"},
@@ -226,15 +228,17 @@ func TestKeysOfPatches(t *testing.T) {
 		"misspelt": {files: inFile("machine:\n\tsysctl:\n\t\ta: b\n"), at: "patches/a.yaml", line: "sysctl:",
 			cause: "unknown keys: machine.sysctl (did you mean sysctls?)"},
 		"inline": {files: inline("machine:\n\tkubelet:\n\t\textraArg: {a: b}"), at: "talconfig.yaml",
-			line: "extraArg: {a: b}", cause: "machine.kubelet.extraArg (did you mean extraArgs?)"},
+			line: "extraArg: (masked)", cause: "machine.kubelet.extraArg (did you mean extraArgs?)"},
 		"a role": {files: withList("controlPlane:\n\tpatches:\n\t\t- '@a.yaml'").with("a.yaml",
 			"cluster: {apiserver: {}}\n"), at: "a.yaml", cause: "cluster.apiserver (did you mean apiServer?)"},
 		"in a list": {files: inFile("machine:\n\tnetwork:\n\t\tinterfaces:\n\t\t\t- interface: eth0\n\t\t\t\taddress: " +
 			"[192.0.2.1/24]\n"), line: "address: [192.0.2.1/24]",
 			cause: "machine.network.interfaces[].address (did you mean addresses?)"},
-		"document": {files: inFile("apiVersion: v1alpha1\nkind: HostnameConfig\nhostnme: a\n"), line: "hostnme: a",
+		"document": {files: inFile("apiVersion: v1alpha1\nkind: HostnameConfig\nhostnme: a\n"), line: "hostnme: (masked)",
 			cause: "hostnme (did you mean hostname?)"},
-		"kind": {files: inFile("apiVersion: v1alpha1\nkind: HostnamConfig\nhostname: a\n"),
+		"a secret's": {files: inFile("machine:\n\tregistries:\n\t\tconfig:\n\t\t\tghcr.io:\n\t\t\t\tauth:\n\t\t\t\t\t" +
+			"pasword: hunter2\n"), line: "pasword: (masked)", cause: "auth.pasword (did you mean password?)"},
+		"kind": {files: inFile("apiVersion: v1alpha1\nkind: HostnamConfig\nhostname: a\n"), line: "apiVersion: v1alpha1",
 			cause: "kind HostnamConfig, which Talos does not know (did you mean HostnameConfig?)"},
 		"manifest": {files: inFile("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"),
 			cause: "kind ConfigMap, which Talos does not know"},
@@ -255,6 +259,47 @@ func TestKeysOfPatches(t *testing.T) {
 		"undeclared": {files: inFile("machine:\n\tinstall:\n\t\tgrubUseUKICmdline: false\n").replaced("talconfig.yaml",
 			"talosVersion: v1.13.9\n", "")},
 	})
+}
+
+// A misspelt key may be that of a secret, whatever is found in its line, and whoever finds it.
+func TestNothingShowsWhatAMisspeltKeyOfAPatchSets(t *testing.T) {
+	t.Parallel()
+
+	const value = "hunter2"
+
+	for name, patch := range map[string]string{
+		"alone": "machine:\n\tregistries:\n\t\tconfig:\n\t\t\tghcr.io:\n\t\t\t\tauth:\n\t\t\t\t\tpasword: " + value + "\n",
+		"of a document": "apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nencryption:\n\tprovider: luks2\n" +
+			"\tkeys:\n\t\t- slot: 0\n\t\t\tstatic: {passphrse: " + value + "}\n",
+		"in one line":               "{machine: {kubelt: {pasword: " + value + "}}}\n",
+		"where a number belongs":    "machine:\n\tnetwork:\n\t\tinterfaces:\n\t\t\t- mtu: {pasword: " + value + "}\n",
+		"beside another":            "machine:\n\tkubelt: {}\n\tnetwork: {pasword: " + value + "}\n",
+		"beside a deletion":         "machine:\n\ttme: {pasword: " + value + ", $patch: delete}\n",
+		"in a document twice":       "{machine: {pasword: " + value + "}}\n---\n{machine: {pasword: " + value + "}}\n",
+		"in what is no YAML":        "machine: {pasword: " + value + "\n",
+		"in an operation":           "- {op: add, path: /machine, value: {pasword: " + value + "}}\n",
+		"in a list of no operation": "- pasword: " + value + "\n",
+		"with an unset variable":    "{machine: {pasword: " + value + ", env: {A: \"${UNSET}\"}}}\n",
+	} {
+		text := strings.ReplaceAll(patch, "\t", "  ")
+
+		for way, made := range map[string]files{
+			"in a file": inFile(patch), "inline": inline(text),
+			"inline in one line": withList(fmt.Sprintf("patches:\n\t- %q", text)),
+		} {
+			for how, read := range map[string]func(files, testing.TB) *check.Input{"read": files.read, "rendered": rendered} {
+				t.Run(name+" "+way+" "+how, func(t *testing.T) {
+					t.Parallel()
+
+					result := table.Run(context.Background(), read(made, t))
+					require.NotEmpty(t, result.Trouble())
+
+					said := write(t, result, "table") + write(t, result, "json") + write(t, result, "sarif")
+					require.False(t, strings.Contains(said, value), write(t, result, "table"))
+				})
+			}
+		}
+	}
 }
 
 func TestDeletionsThatMatchNothing(t *testing.T) {
@@ -387,7 +432,7 @@ func TestPatchesOfAProfile(t *testing.T) {
 
 	judge(t, diagnosis.PatchUnknownKey, map[string]trial{
 		"misspelt": {files: declaredProfile("1.13.9", files{"all.yaml": "machine:\n  sysctl: {a: b}\n"}),
-			at: "configs/patches/all.yaml", line: "sysctl: {a: b}", cause: "did you mean sysctls?"},
+			at: "configs/patches/all.yaml", line: "sysctl: (masked)", cause: "did you mean sysctls?"},
 		"right": {files: declaredProfile("1.13.9", files{"all.yaml": "machine:\n  sysctls: {a: b}\n"})},
 	})
 }

@@ -42,11 +42,11 @@ func TestFindingsOfOtherPackagesHavePlaces(t *testing.T) {
 		"placeholder": {lab(config{machine: "token: op://vault/item"}), diagnosis.ConfigPlaceholder,
 			"clusterconfig/lab-n1.yaml:4:10", "token: (masked)"},
 		"inline patch": {inline("machine:\n  kubelet: {extraArg: {a: b}}"), diagnosis.PatchUnknownKey,
-			"talconfig.yaml:17:17", "kubelet: {extraArg: {a: b}}"},
+			"talconfig.yaml:17:17", "kubelet: (masked)"},
 		"quoted patch": {withList("patches:\n\t- \"machine:\\n  kubelet: {extraArg: {a: b}}\""),
-			diagnosis.PatchUnknownKey, "talconfig.yaml:15:28", "kubelet: {extraArg: {a: b}}"},
+			diagnosis.PatchUnknownKey, "talconfig.yaml:15:28", "kubelet: (masked)"},
 		"folded patch": {withList("patches:\n\t- >-\n\t\t{machine:\n\t\t{kubelet: {extraArg: {a: b}}}}"),
-			diagnosis.PatchUnknownKey, "talconfig.yaml:17:16", "{machine: {kubelet: {extraArg: {a: b}}}}"},
+			diagnosis.PatchUnknownKey, "talconfig.yaml:17:16", ""},
 		"talosconfig": {lab(config{}), diagnosis.TalosconfigMissing, "clusterconfig/talosconfig", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
