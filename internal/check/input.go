@@ -103,8 +103,16 @@ type Input struct {
 	whyNot string
 	// ungenerable are the mistakes in the files that making machine configs came upon.
 	ungenerable []diagnosis.Finding
+	// doubtful are the lines with a key, or a kind of value, that the inventory does not know.
+	doubtful map[spot]bool
 	// made are the values that checks have of Once, by their types.
 	made sync.Map
+}
+
+// spot is a line of a file, by the path that people are shown.
+type spot struct {
+	path string
+	line int
 }
 
 // Once makes a value of the files when it is first asked for, however many checks ask: one of each type.
@@ -124,7 +132,7 @@ func (in *Input) Unreadable() []diagnosis.Finding { return in.unreadable }
 // is read all the same.
 func Read(options Options) *Input {
 	in := &Input{Options: options, byFile: map[*File]*Rendered{}, byNode: map[*inventory.Node]*Rendered{},
-		Cluster: options.Cluster}
+		doubtful: map[spot]bool{}, Cluster: options.Cluster}
 
 	if options.Files == nil {
 		in.Options.Files = reading.New(options.Root, nil)
@@ -242,6 +250,13 @@ func (in *Input) readWarnings() {
 
 // findingsOf are mistakes in the user's files, as findings.
 func (in *Input) findingsOf(mistakes []*inventory.FileError) []diagnosis.Finding {
+	for _, mistake := range mistakes {
+		switch mistake.ID {
+		case diagnosis.FileKey, diagnosis.FileSyntax, diagnosis.FileType:
+			in.doubtful[spot{mistake.Path, mistake.Line}] = true
+		}
+	}
+
 	var findings []diagnosis.Finding
 
 	for _, mistake := range mistakes {
@@ -273,22 +288,17 @@ func (in *Input) textOf(mistake *inventory.FileError) string {
 		}
 	}
 
-	name, declares := filepath.Base(file.Path), file == in.Talconfig || in.Cluster != nil && file.Path == in.Cluster.Source
+	name, isDeclaration := filepath.Base(file.Path), file == in.Talconfig || in.Cluster != nil &&
+		file.Path == in.Cluster.Source
 
 	switch {
 	case secrets.IsName(name), strings.HasPrefix(name, "tal") && file != in.Talconfig:
 		return file.Places.Key(mistake.Line)
-	case declares && !ofUnknown(mistake):
+	case isDeclaration && !in.doubtful[spot{mistake.Path, mistake.Line}] && !strings.Contains(mistake.Field, "patches"):
 		return file.Places.Line(mistake.Line)
 	default:
 		return file.Places.Harmless(mistake.Line)
 	}
-}
-
-// ofUnknown reports whether a mistake is about what has keys that the inventory does not know.
-func ofUnknown(mistake *inventory.FileError) bool {
-	return mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax ||
-		strings.Contains(mistake.Field, "patches")
 }
 
 // readConfigs reads the machine configs of the inventory's nodes, or all that lie in the folder where there is no

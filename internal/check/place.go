@@ -149,8 +149,11 @@ func (in *Input) Locate(place Place) diagnosis.Location {
 	line, column := place.Position()
 	found := place.file.Location(line, column)
 
-	if place.masked {
+	switch {
+	case place.masked:
 		found.Text = place.file.Places.Key(line)
+	case in.doubtful[spot{place.file.Shown, line}]:
+		found.Text = place.file.Places.Harmless(line)
 	}
 
 	if config := in.configAt(place.file, nil); config != nil {

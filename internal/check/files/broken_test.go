@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,6 +110,29 @@ func TestAFolderInThePlaceOfAFile(t *testing.T) {
 		require.Len(t, found, 1, name)
 		require.Equal(t, name, found[0].At.Path)
 		require.Len(t, findingsOf(result, diagnosis.GatewayOutside), 1, "the other files are judged")
+	}
+}
+
+// A misspelt key may be that of a secret, whatever else is wrong in its line.
+func TestNothingShowsWhatAMisspeltKeyOfATalconfigSets(t *testing.T) {
+	t.Parallel()
+
+	const value = "hunter2"
+
+	for name, entry := range map[string]string{
+		"beside what is needed":    "  - pasword: " + value + "\n    ipAddress: 192.0.2.13\n",
+		"beside what is elsewhere": "  - {hostname: n3, pasword: " + value + ", ipAddress: 192.0.2.11}\n",
+		"where a text belongs":     "  - hostname: {pasword: " + value + "}\n    ipAddress: 192.0.2.13\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			made := lab(config{})
+			made["talconfig.yaml"] += entry
+			result := table.Run(context.Background(), made.read(t))
+			require.NotEmpty(t, result.Trouble())
+			require.False(t, strings.Contains(write(t, result, "json"), value), write(t, result, "table"))
+		})
 	}
 }
 
