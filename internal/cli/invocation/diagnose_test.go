@@ -18,14 +18,14 @@ import (
 func TestADiagnosisNeedsNothingButTheFiles(t *testing.T) {
 	t.Parallel()
 
-	files, err := soundFiles()
+	repositories, err := repositories()
 	require.NoError(t, err)
 
 	root := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "talos"), 0o700))
 
-	for _, name := range []string{"talos/talconfig.yaml", "talos/talenv.yaml", "talos/patch.yaml"} {
-		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(files[name]), 0o600))
+	for _, name := range []string{"talos/talconfig.yaml", "talos/talenv.yaml", "talos/patch.yaml", "talos/manifest.yaml"} {
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(repositories[ofTalconfig][name]), 0o600))
 	}
 
 	diagnose := func(flags settings.Overrides) (*invocation.Failure, string, string) {

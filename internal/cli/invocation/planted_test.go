@@ -28,8 +28,16 @@ import (
 	"github.com/talos-mage/talos-mage/internal/test/fuzztest"
 )
 
-// soundFiles are those of a cluster, by their path from the repository's root.
-var soundFiles = sync.OnceValues(func() (map[string]string, error) {
+const (
+	// ofTalconfig is the repository of a cluster with a talconfig, and with what else is read beside it.
+	ofTalconfig = "of a talconfig"
+	ofProfile   = "of a profile"
+	// secretsPath is the file whose every value is secret.
+	secretsPath = "talos/talsecret.yaml"
+)
+
+// repositories are those of sound clusters, by name, each with its files by their path.
+var repositories = sync.OnceValues(func() (map[string]map[string]string, error) {
 	folder, err := os.MkdirTemp("", "planted")
 	if err != nil {
 		return nil, err
@@ -49,11 +57,9 @@ var soundFiles = sync.OnceValues(func() (map[string]string, error) {
 	}
 	defer cluster.Close()
 
-	files := map[string]string{"talos/patch.yaml": "machine:\n  env:\n    EXAMPLE: example\n  kubelet:\n    extraArgs:\n" +
-		"      feature-gates: Example=true\n"}
-
 	text, err := secrets.Encode(bundle)
-	files["talos/talsecret.yaml"] = string(text)
+	files := maps.Clone(besideTalconfig)
+	files[secretsPath] = string(text)
 
 	for _, name := range []string{
 		"talconfig.yaml", "talenv.yaml", "clusterconfig/talosconfig", "clusterconfig/lab-cp1.yaml",
@@ -66,74 +72,142 @@ var soundFiles = sync.OnceValues(func() (map[string]string, error) {
 		files["talos/"+name] = string(data)
 	}
 
-	files["talos/talconfig.yaml"] += "patches:\n  - \"@./patch.yaml\"\n"
+	files["talos/talconfig.yaml"] += "patches:\n  - \"@./patch.yaml\"\n  - |-\n    machine:\n      kubelet:\n" +
+		"        registerWithFQDN: false\nworker:\n  extraManifests:\n    - \"@./manifest.yaml\"\n"
 
-	return files, err
+	return map[string]map[string]string{ofTalconfig: files, ofProfile: {
+		secretsPath: string(text), "talos/cluster.yaml": soundProfile,
+		"talos/clusterconfig/patches/all.yaml": besideTalconfig["talos/patch.yaml"],
+	}}, err
 })
+
+// besideTalconfig are the files that people write besides.
+var besideTalconfig = map[string]string{
+	"talos/patch.yaml":    "machine:\n  env:\n    EXAMPLE: example\n  kubelet:\n    registerWithFQDN: false\n",
+	"talos/manifest.yaml": "apiVersion: v1alpha1\nkind: WatchdogTimerConfig\ndevice: /dev/watchdog0\ntimeout: 2m0s\n",
+	"nodes.yaml":          "nodes:\n  - name: cp1\n    address: 192.0.2.11\n    mac_addr: 02:00:5e:10:00:01\n",
+	"kubeconfig": "apiVersion: v1\nkind: Config\ncurrent-context: lab\nclusters:\n  - name: lab\n    cluster:\n" +
+		"      server: https://192.0.2.10:6443\ncontexts:\n  - name: lab\n    context:\n      cluster: lab\n" +
+		"      user: lab\nusers:\n  - name: lab\n    user:\n      token: example\n",
+	"kubernetes/cilium.yaml": "kind: HelmRelease\nspec:\n  chart:\n    spec:\n      chart: cilium\n  values:\n" +
+		"    kubeProxyReplacement: true\n    k8sServiceHost: localhost\n    k8sServicePort: 7445\n    MTU: 1450\n",
+	"infrastructure/tofu/main.tf": "resource \"proxmox_virtual_environment_vm\" \"cp1\" {\n  name = \"cp1\"\n" +
+		"  bios = \"seabios\"\n  cpu {\n    type = \"qemu64\"\n  }\n}\n",
+}
 
 // plant is a secret as people paste it, and what of it must not be seen.
 type plant struct{ text, hidden string }
 
-// plants look like secrets wherever they stand. The last one does not: it is for files whose every value is secret.
+// plants look like secrets wherever they stand.
 var plants = []plant{
 	{"AGE-SECRET-KEY-1PLANTEDPLANTEDPLANTEDPLANTED", "PLANTED"},
 	{"abcdef.planted0planted0", "planted0"},
 	{`"-----BEGIN EC PRIVATE KEY-----\nUExBTlRFRFBMQU5URUQ=\n-----END EC PRIVATE KEY-----\n"`, "UExBTlRFRF"},
 	{base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY-----\nplantedplantedplantedplanted\n")),
 		base64.StdEncoding.EncodeToString([]byte("plantedplantedplanted"))[3:20]},
-	{"planted", "planted"},
+	plainWord,
 }
 
-// line is a key with its value, perhaps in a list.
-var line = regexp.MustCompile(`^(\s*(?:- )?)([\w.-]+):(.*)$`)
+// plainWord looks like no secret: only where it stands tells that it is one.
+var plainWord = plant{"planted", "planted"}
+
+// line is a key with its value, perhaps in a list, or as OpenTofu has it.
+var line = regexp.MustCompile(`^(\s*(?:- )?)([\w.-]+)(:| =)(.*)$`)
 
 // ways are how a secret gets into a line.
 var ways = []func(old, secret string) string{
-	func(old, secret string) string { return line.ReplaceAllString(old, "${1}${2}: "+secret) },
-	func(old, secret string) string { return line.ReplaceAllString(old, "${1}${2}z: "+secret) },
-	func(old, secret string) string { return line.ReplaceAllString(old, "${1}token: "+secret+"\n"+old) },
-	func(old, secret string) string { return line.ReplaceAllString(old, "${1}${2}: ["+secret) },
-	func(old, secret string) string { return line.ReplaceAllString(old, "${1}${2}: ["+secret+"]") },
-	func(old, secret string) string { return line.ReplaceAllString(old, "${1}${2}: {"+secret+": x}") },
+	func(old, secret string) string { return line.ReplaceAllString(old, "${1}${2}${3} "+secret) },
+	func(old, secret string) string { return line.ReplaceAllString(old, "${1}${2}z${3} "+secret) },
+	func(old, secret string) string { return line.ReplaceAllString(old, "${1}token${3} "+secret+"\n"+old) },
+	func(old, secret string) string { return line.ReplaceAllString(old, "${1}${2}${3} ["+secret) },
+	func(old, secret string) string { return line.ReplaceAllString(old, "${1}${2}${3} ["+secret+"]") },
+	func(old, secret string) string { return line.ReplaceAllString(old, "${1}${2}${3} {"+secret+": x}") },
 	func(_, secret string) string { return secret },
 	func(old, secret string) string { return old + " " + secret },
 	func(old, secret string) string { return old + " # " + secret },
 }
 
-// Whatever is wrong with an input, and wherever a secret stands in it: nothing that is said has it in it.
-func FuzzNoOutputHasAPlantedSecret(f *testing.F) {
-	files, err := soundFiles()
-	require.NoError(f, err)
+// misspelt are how it gets under a key that is one of secrets but for a letter.
+var misspelt = []func(old, secret string) string{
+	func(old, secret string) string { return line.ReplaceAllString(old, "${1}pasword: "+secret+"\n"+old) },
+	func(old, secret string) string { return line.ReplaceAllString(old, "${1}${2}: {pasword: "+secret+"}") },
+}
 
-	paths := slices.Sorted(maps.Keys(files))
+// waysInto are those that make a secret of a word in a file; none in one whose keys are not ours to know.
+func waysInto(path string, secret plant) []func(old, secret string) string {
+	switch {
+	case secret != plainWord, path == secretsPath:
+		return ways
+	case strings.HasPrefix(path, "talos/") && filepath.Ext(path) == ".yaml" && filepath.Base(path) != "talenv.yaml":
+		return misspelt
+	default:
+		return nil
+	}
+}
 
-	for way := range uint8(len(ways)) { //nolint:gosec // they are few
-		f.Add(way, uint16(7*way), way, way)
-		f.Add(way+3, uint16(5*way), way, way+1)
+// place is a file of a repository.
+type place struct{ repository, path string }
+
+func places(repositories map[string]map[string]string) []place {
+	var all []place
+
+	for _, repository := range slices.Sorted(maps.Keys(repositories)) {
+		for _, path := range slices.Sorted(maps.Keys(repositories[repository])) {
+			all = append(all, place{repository, path})
+		}
 	}
 
-	f.Fuzz(func(t *testing.T, input uint8, place uint16, way, kind uint8) {
-		secret := plants[int(kind)%len(plants)]
-		given := maps.Clone(files)
-		var environ []string
+	return all
+}
 
-		if at := int(input) % (len(paths) + 1); at < len(paths) {
-			path := paths[at]
-			if secret == plants[len(plants)-1] {
-				path = "talos/talsecret.yaml"
+// Whatever is wrong with an input, and wherever a secret stands in it: nothing that is said has it in it.
+func FuzzNoOutputHasAPlantedSecret(f *testing.F) {
+	repositories, err := repositories()
+	require.NoError(f, err)
+
+	places := places(repositories)
+	plain := uint8(slices.Index(plants, plainWord)) //nolint:gosec // they are few
+
+	for i := range uint8(len(places) + 1) { //nolint:gosec // they are few
+		f.Add(i, 7*uint16(i), i, i%plain)
+	}
+
+	patch := slices.Index(places, place{ofTalconfig, "talos/patch.yaml"})
+	f.Add(uint8(patch), uint16(3), uint8(0), plain) //nolint:gosec // they are few
+
+	f.Fuzz(func(t *testing.T, input uint8, row uint16, way, kind uint8) {
+		secret, at := plants[int(kind)%len(plants)], int(input)%(len(places)+1)
+
+		if at == len(places) {
+			knobs := settings.Table()
+			environ := []string{knobs[int(row)%len(knobs)].Name + "=" + secret.text}
+
+			if secret != plainWord {
+				assertHidden(t, secret, repositories[ofTalconfig], environ)
 			}
 
-			lines := strings.Split(given[path], "\n")
-			row := int(place) % len(lines)
-			lines[row] = ways[int(way)%len(ways)](lines[row], secret.text)
-			given[path] = strings.Join(lines, "\n")
-		} else if knobs := settings.Table(); secret != plants[len(plants)-1] {
-			environ = append(environ, knobs[int(place)%len(knobs)].Name+"="+secret.text)
+			return
 		}
 
-		fuzztest.Bounded(t, func() {
-			require.NotContains(t, said(t, given, environ), secret.hidden)
-		})
+		given := maps.Clone(repositories[places[at].repository])
+		path := places[at].path
+
+		if into := waysInto(path, secret); into != nil {
+			lines := strings.Split(given[path], "\n")
+			row := int(row) % len(lines)
+			lines[row] = into[int(way)%len(into)](lines[row], secret.text)
+			given[path] = strings.Join(lines, "\n")
+
+			assertHidden(t, secret, given, nil)
+		}
+	})
+}
+
+func assertHidden(t *testing.T, secret plant, files map[string]string, environ []string) {
+	t.Helper()
+
+	fuzztest.Bounded(t, func() {
+		require.NotContains(t, said(t, files, environ), secret.hidden)
 	})
 }
 
@@ -158,6 +232,7 @@ func said(t *testing.T, files map[string]string, environ []string) string {
 		call.Audit(t.Context(), settings.Overrides{"format": "table"}),
 		call.Audit(t.Context(), settings.Overrides{"format": "json"}),
 		call.Audit(t.Context(), settings.Overrides{"format": "sarif"}),
+		call.Audit(t.Context(), settings.Overrides{"format": "json", "profile": "interop"}),
 		call.Execute(t.Context(), "config:generate", settings.Overrides{"dryRun": "true"},
 			func(*settings.Settings) []steps.Step {
 				return []steps.Step{steps.Secrets{ByName: true}, steps.Configs{Replace: true}}
@@ -170,6 +245,10 @@ func said(t *testing.T, files map[string]string, environ []string) string {
 
 	// No node answers there, so it need not be waited for.
 	call.Environ = append(call.Environ, "DIAL_TIMEOUT=100ms", "NODE_REACHABILITY_RETRIES=1")
+
+	if failure := call.Status(t.Context(), nil); failure != nil {
+		fmt.Fprintln(&output, failure.Message)
+	}
 
 	for _, format := range []string{"table", "json"} {
 		failure := call.Diagnose(t.Context(), settings.Overrides{"format": format, "bundle": "true",
