@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 )
 
 // KeyPlaces are the paths at which a type has a YAML key, in alphabetical order; "[]" stands for any item of a list.
@@ -52,7 +54,15 @@ func collectPlaces(in reflect.Type, key string, path []string, above []reflect.T
 	}
 }
 
-func joinKeys(keys []string) string { return strings.ReplaceAll(strings.Join(keys, "."), ".[]", "[]") }
+// joinKeys is the path of keys, without one that somebody pasted a secret as: between dots nothing would tell that.
+func joinKeys(keys []string) string {
+	shown := make([]string, 0, len(keys))
+	for _, key := range keys {
+		shown = append(shown, secrettext.Shown(key))
+	}
+
+	return strings.ReplaceAll(strings.Join(shown, "."), ".[]", "[]")
+}
 
 // PatchPlace is where a key of the document without a kind belongs that stands elsewhere; empty if that is nowhere, or
 // may be in several places.

@@ -236,6 +236,8 @@ func TestKeysOfPatches(t *testing.T) {
 			cause: "machine.network.interfaces[].address (did you mean addresses?)"},
 		"document": {files: inFile("apiVersion: v1alpha1\nkind: HostnameConfig\nhostnme: a\n"), line: "hostnme: (masked)",
 			cause: "hostnme (did you mean hostname?)"},
+		"a secret": {files: inFile("machine: {abcdef.0123456789abcdef: a}\n"), line: "machine: (masked)",
+			cause: "unknown keys: machine.(masked: it looks like a key)"},
 		"a secret's": {files: inFile("machine:\n\tregistries:\n\t\tconfig:\n\t\t\tghcr.io:\n\t\t\t\tauth:\n\t\t\t\t\t" +
 			"pasword: hunter2\n"), line: "pasword: (masked)", cause: "auth.pasword (did you mean password?)"},
 		"kind": {files: inFile("apiVersion: v1alpha1\nkind: HostnamConfig\nhostname: a\n"), line: "apiVersion: v1alpha1",

@@ -172,8 +172,10 @@ func FuzzNoOutputHasAPlantedSecret(f *testing.F) {
 		f.Add(i, 7*uint16(i), i, i%plain)
 	}
 
-	patch := slices.Index(places, place{ofTalconfig, "talos/patch.yaml"})
-	f.Add(uint8(patch), uint16(3), uint8(0), plain) //nolint:gosec // they are few
+	// A plain word under a misspelt key, and a token for a key, were seen once.
+	patch, declared := place{ofTalconfig, "talos/patch.yaml"}, place{ofProfile, "talos/cluster.yaml"}
+	f.Add(uint8(slices.Index(places, patch)), uint16(3), uint8(0), plain)       //nolint:gosec // they are few
+	f.Add(uint8(slices.Index(places, declared)), uint16(1), uint8(5), uint8(1)) //nolint:gosec // they are few
 
 	f.Fuzz(func(t *testing.T, input uint8, row uint16, way, kind uint8) {
 		secret, at := plants[int(kind)%len(plants)], int(input)%(len(places)+1)

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -318,7 +319,7 @@ func (s Source) NameFields(root *yaml.Node) {
 }
 
 // FieldAt is the dotted path of the outermost key or item that begins at a place in a tree, as in nodes[0].hostname;
-// empty if there is none.
+// empty if there is none. A key that looks like a secret is left out: between dots nothing would tell what it is.
 func FieldAt(root *yaml.Node, line, column int) string {
 	if root.Line == line && root.Column == column {
 		return "" // the place of the whole is also that of its first key
@@ -340,12 +341,12 @@ func fieldAt(node *yaml.Node, path string, line, column int) (string, bool) {
 			inner += "[" + strconv.Itoa(i) + "]"
 		case i%2 == 0:
 			if isHere(child) {
-				return path + "." + child.Value, true
+				return path + "." + secrettext.Shown(child.Value), true
 			}
 
 			continue
 		default:
-			inner += "." + node.Content[i-1].Value
+			inner += "." + secrettext.Shown(node.Content[i-1].Value)
 		}
 
 		if isHere(child) {

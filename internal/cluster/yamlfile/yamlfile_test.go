@@ -79,6 +79,10 @@ func TestFieldAt(t *testing.T) {
 	} {
 		require.Equal(t, want, yamlfile.FieldAt(root, place[0], place[1]), "%v", place)
 	}
+
+	pasted := source.Parse([]byte("links: {abcdef.0123456789abcdef: {mtu: a}}"))
+	require.Equal(t, "links.(masked: it looks like a key)", yamlfile.FieldAt(pasted, 1, 9))
+	require.Equal(t, "links.(masked: it looks like a key).mtu", yamlfile.FieldAt(pasted, 1, 35))
 }
 
 func TestPlain(t *testing.T) {
