@@ -290,7 +290,11 @@ func (c *controlPlane) run(ctx context.Context, cluster *etcd.Cluster) {
 
 	kept := func() bool { return c.boot.Node.Faults().KubernetesDown }
 
-	for c.boot.Node.changed.Until(ctx, func() bool { return !kept() }) == nil {
+	for ctx.Err() == nil {
+		if c.boot.Node.changed.Until(ctx, func() bool { return !kept() }) != nil {
+			return
+		}
+
 		image := c.apiServerImage()
 		down := func() bool { return kept() || c.apiServerImage() != image }
 
