@@ -192,8 +192,8 @@ func TestAMachineIsReplaced(t *testing.T) {
 	require.Contains(t, l.members(t), "cp3")
 
 	// Whoever is out of reach for a moment has not answered for its disk yet.
-	fault(l.Node("cp3"), emulator.CallFault{Method: "List", Resource: "DiscoveredVolumes.block.talos.dev", Do: emulator.Cut,
-		Times: 1})
+	fault(l.Node("cp3"), emulator.CallFault{Method: "List", Resource: "DiscoveredVolumes.block.talos.dev",
+		Do: emulator.Cut, Times: 1})
 
 	s = l.session(t, "NODE=cp3")
 	s.succeeds(t, s.replacing()...)

@@ -76,8 +76,8 @@ func TestHintsInstallWhatIsToBeTyped(t *testing.T) {
 	t.Parallel()
 
 	for _, typed := range []string{
-		"kubectl get pods -A", "kubectl uncordon cp1", "kubectl -n kube-system get pods", "sops --encrypt --in-place secrets.yaml",
-		"sops decrypt -i secrets.yaml",
+		"kubectl get pods -A", "kubectl uncordon cp1", "kubectl -n kube-system get pods",
+		"sops --encrypt --in-place secrets.yaml", "sops decrypt -i secrets.yaml",
 	} {
 		program, _, _ := strings.Cut(typed, " ")
 

@@ -166,8 +166,8 @@ func (w *world) lookOnce(ctx context.Context, kind lookKind, number int) (*Look,
 
 // sight is how all machines are at one moment.
 type sight struct {
-	// ills are what nodes lack by their own records, or are cut off by; faulty is set for any fault, and for control planes
-	// whose pods are still coming up; boots tells a node that came back from one that never went.
+	// ills are what nodes lack by their own records, or are cut off by; faulty is set for any fault, and for control
+	// planes whose pods are still coming up; boots tells a node that came back from one that never went.
 	ills    map[string]string
 	faulty  map[string]bool
 	boots   map[string]int

@@ -84,7 +84,7 @@ func (e EtcdObservation) LastEvent() string { return e.Etcd.LastEvent() }
 // Describe says in a few words how etcd is on this node, and names it.
 func (e EtcdObservation) Describe() string { return e.Node.Name + ": " + e.Text() }
 
-// CatchingUp reports whether etcd is a learner, or waits for its first health check: it is ill of nothing that is known.
+// CatchingUp reports whether etcd is a learner, or waits for its first health check: nothing is known to be wrong.
 func (e EtcdObservation) CatchingUp() bool {
 	return e.Learner && e.Leader != 0 || e.unchecked() ||
 		e.Running() && strings.Contains(e.Etcd.LastMessage, notForLearners)

@@ -90,8 +90,8 @@ type NodeOptions struct {
 	Config []byte
 	// EtcdData is what /var/lib/etcd holds from an earlier life. It implies Installed.
 	EtcdData EtcdData
-	// EtcdKubernetes is the Kubernetes that is kept in that etcd, "v1.35.0". Talos leaves its kube-proxy as it is. Default:
-	// the newest.
+	// EtcdKubernetes is the Kubernetes that is kept in that etcd, "v1.35.0". Talos leaves its kube-proxy as it is.
+	// Default: the newest.
 	EtcdKubernetes string
 	Timing         Timing
 	Faults         faults.Faults

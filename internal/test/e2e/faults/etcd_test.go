@@ -96,7 +96,8 @@ func bootstrapFaults() []fault {
 			heal: calm,
 		},
 		{
-			title: "a control plane never lets itself be bootstrapped", class: "Bootstrap refused", knob: "Calls: Fail Bootstrap",
+			title: "a control plane never lets itself be bootstrapped", class: "Bootstrap refused",
+			knob: "Calls: Fail Bootstrap",
 			inject: func(_ *testing.T, w *world) {
 				w.fault(cp1, emulator.CallFault{Method: "Bootstrap", Do: emulator.Fail, Code: codes.FailedPrecondition,
 					Text: "bootstrap is not available yet"})
