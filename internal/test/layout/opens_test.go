@@ -32,11 +32,11 @@ var mayOpen = map[string]string{
 	"internal/report/record/writer.go":       "the record of a run, which it writes",
 	"internal/steps/configs.go":              "the .gitignore that it adds to",
 	"internal/steps/workspace/render.go":     "what talhelper has just rendered, in a folder of its own",
-	"internal/steps/kubeconfig.go":           "the talosconfig that it changes, as it is by then",
 	"internal/steps/lock.go":                 "the cluster's lock",
 	"internal/steps/machines.go":             "a talosconfig without a cluster's other files",
 	"internal/steps/rotate.go":               "the talosconfig that it changes, as it is by then",
 	"internal/steps/secrets.go":              "a machine config that the user names, of elsewhere",
+	"internal/steps/talosconfig.go":          "the talosconfig that it changes, as it is by then",
 	"internal/talos/credentials.go":          "a talosconfig without a cluster's other files",
 }
 
