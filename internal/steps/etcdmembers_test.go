@@ -207,9 +207,14 @@ func TestAMachineIsReplaced(t *testing.T) {
 	require.Equal(t, clusters, l.Lab.EtcdClusters())
 
 	// Again: it is in.
+	l.nameInTalosconfig(t, []string{l.addressOf("cp1"), l.Lab.Address(99).String()})
+
 	s = l.session(t, "NODE=cp3")
 	s.succeeds(t, s.replacing()...)
 	require.Equal(t, report.Skipped, s.status("replaceNode", "cp3"))
+
+	endpoints, _ = l.namedInTalosconfig(t)
+	require.NotContains(t, endpoints, l.Lab.Address(99).String())
 
 	// Another machine is declared, and the former one answers.
 	l.declareMachine(t, "cp3", "02:00:00:00:00:99")

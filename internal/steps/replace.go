@@ -70,7 +70,21 @@ func (s Retire) Run(ctx context.Context, run *Run) error {
 		return retirer.conclude(outcomes)
 	}
 
-	return diagnosis.Join(retirer.dryRunOutcome(outcomes), retirer.completeTalosconfig(ctx))
+	return diagnosis.Join(retirer.dryRunOutcome(outcomes), retirer.forgetAddress(ctx))
+}
+
+// forgetAddress takes the former machine's address out of the talosconfig. What keeps it from that is a warning: the
+// new machine is let in all the same.
+func (r *retirer) forgetAddress(ctx context.Context) error {
+	err := r.completeTalosconfig(ctx)
+	if err == nil || r.Settings.DryRun || ctx.Err() != nil {
+		return err
+	}
+
+	r.Report.Finding(r.step.Name(), diagnosis.Finding{ID: diagnosis.TalosconfigNobody, Severity: diagnosis.Warning,
+		Cause: "the talosconfig may name the former machine still: " + err.Error(), Next: command("kubeconfig", nil)})
+
+	return nil
 }
 
 // retirer is one run of the step.
@@ -93,6 +107,10 @@ func (r *retirer) retire(ctx context.Context, node *inventory.Node) outcome {
 	}
 
 	seen, problem := r.awaitMachine(ctx, node)
+	if problem == nil && node.Role == inventory.ControlPlane {
+		seen, problem = r.unwiped(ctx, seen, r.Settings.ReachabilityRetries)
+	}
+
 	result.address, result.problem = seen.Address, problem
 
 	switch {
@@ -101,10 +119,6 @@ func (r *retirer) retire(ctx context.Context, node *inventory.Node) outcome {
 	case seen.State == talos.Ours:
 		result.status, result.detail = report.Skipped, "the declared machine is in already"
 		return result
-	case node.Role == inventory.ControlPlane:
-		if result.problem = r.unwiped(ctx, seen, r.Settings.ReachabilityRetries); result.problem != nil {
-			return result
-		}
 	}
 
 	former, problem := r.former(ctx, node)
@@ -116,28 +130,29 @@ func (r *retirer) retire(ctx context.Context, node *inventory.Node) outcome {
 	return r.take(ctx, former, result)
 }
 
-// unwiped is the problem of a machine whose etcd would start as the member that it was. One that fell silent since it
-// was seen is waited for as before, so many times.
-func (r *retirer) unwiped(ctx context.Context, seen observe.Observation, again int) *diagnosis.Problem {
+// unwiped tells of a machine whose etcd would start as the member that it was, and how the machine was seen last: one
+// that fell silent in between is waited for as before, so many times.
+func (r *retirer) unwiped(ctx context.Context, seen observe.Observation,
+	again int) (observe.Observation, *diagnosis.Problem) {
 	if seen.State != talos.Maintenance {
-		return nil
+		return seen, nil
 	}
 
 	kept, err := r.keptInMaintenance(ctx, seen)
 	if err != nil && again > 0 {
 		seen, problem := r.awaitMachine(ctx, seen.Node)
 		if problem != nil {
-			return problem
+			return seen, problem
 		}
 
 		return r.unwiped(ctx, seen, again-1)
 	}
 
 	if kept == "" {
-		return nil
+		return seen, nil
 	}
 
-	return r.problem(seen, diagnosis.ReplacementHoldsData, "it "+kept, "boot it once with the kernel argument "+
+	return seen, r.problem(seen, diagnosis.ReplacementHoldsData, "it "+kept, "boot it once with the kernel argument "+
 		constants.KernelParamWipe+"=system, which wipes that; or, if it is the former machine and has lost its config "+
 		"alone, "+command("applySequential", seen.Node))
 }

@@ -86,8 +86,10 @@ func (e EtcdObservation) Describe() string { return e.Node.Name + ": " + e.Text(
 
 // CatchingUp reports whether etcd is a learner, or waits for its first health check: nothing is known to be wrong.
 func (e EtcdObservation) CatchingUp() bool {
-	return e.Learner && e.Leader != 0 || e.unchecked() ||
-		e.Running() && strings.Contains(e.Etcd.LastMessage, notForLearners)
+	leaderless := e.MemberID != 0 && e.Leader == 0
+
+	return e.Running() && !leaderless &&
+		(e.Learner || e.unchecked() || strings.Contains(e.Etcd.LastMessage, notForLearners))
 }
 
 // notForLearners is what every health check of a learner ends with.
