@@ -362,6 +362,11 @@ func (c *Rendered) Reaches(over *Link, addr netip.Addr) bool {
 	return slices.ContainsFunc(c.Parts(over), func(part *Link) bool { return part.DHCP || part.reaches(addr) })
 }
 
+// HasSubnetOf reports whether an address lies in a subnet of a link, whatever DHCP may bring.
+func (c *Rendered) HasSubnetOf(of *Link, addr netip.Addr) bool {
+	return slices.ContainsFunc(c.Parts(of), func(part *Link) bool { return part.reaches(addr) })
+}
+
 // reaches reports whether an address lies in a subnet of the link, or in a network that a route without a gateway puts
 // on it.
 func (l *Link) reaches(addr netip.Addr) bool {

@@ -17,9 +17,10 @@ var startupEntries = []Entry{
 	{
 		ID: MachineFileRefused, Title: "Talos refuses a file of machine.files", Severity: Failure, Exit: ExitBadInput,
 		Cause: "Talos' own files are read-only. With `op: create` it makes files below /var only, besides static pods in " +
-			"/etc/kubernetes/manifests and /etc/cri/conf.d/20-customization.part. At any other path, and without one of " +
-			"the ops create, append and overwrite, it stops there in each boot, and the node never gets ready.",
-		Remedy: "Put the file below /var. A file that Talos has is replaced with `op: overwrite`.",
+			"/etc/kubernetes/manifests and /etc/cri/conf.d/20-customization.part. At a file that it does not make, or whose " +
+			"op is none of create, append and overwrite, it stops in each boot, and the node never gets ready.",
+		Remedy: "Write create, append or overwrite as the op. Put a file that is created below /var; one that Talos has is " +
+			"replaced with `op: overwrite`.",
 		Source: sequencerSource,
 	},
 	{
@@ -35,8 +36,8 @@ var startupEntries = []Entry{
 		Exit: ExitBadInput,
 		Cause: "The component has no such argument, at least not in this version, or Talos sets it itself and lets nobody " +
 			"change it. The kubelet or the control plane then never comes up. Arguments are written in lower case with " +
-			"dashes between words, and without those in front. A name that no release has is found where it is a slip of one " +
-			"that the component has.",
+			"dashes between words, and without those in front. A misspelt name is reported only if it is close to one that " +
+			"the component has.",
 		Remedy: "Correct the argument or take it out. Fields of the kubelet's configuration belong into extraConfig.",
 		Source: "siderolabs/talos internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go, " +
 			"internal/app/machined/pkg/controllers/k8s/kubelet_spec.go, internal/app/machined/pkg/system/services/etcd.go",

@@ -112,7 +112,7 @@ func TestArgumentsThatAComponentRefuses(t *testing.T) {
 		"of kube-proxy": {files: lab(config{machine: "kubelet:" + image,
 			cluster: arguments("proxy", "udp-timeout: 1s").cluster}), cause: "since Kubernetes 1.26"},
 		"klog's": {files: lab(kubelet("log_dir: /var/log")), cause: "no --log_dir since Kubernetes 1.26"},
-		"a slip": {files: lab(kubelet("max-podss: '250'")), line: "max-podss: '250'",
+		"a slip": {files: lab(kubelet("max-podss: '250'")), line: "max-podss: (masked)",
 			cause: "the kubelet has no argument --max-podss"},
 		"a slip of etcd's": {files: lab(config{machine: "kubelet:" + image,
 			cluster: arguments("etcd", "listen-metrics-url: http://0.0.0.0:2381").cluster}),

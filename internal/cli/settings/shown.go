@@ -69,7 +69,7 @@ func (k Knob) text(value reflect.Value) string {
 
 // users are what stands before the last @ of one or several URLs: a password may have any character in it, and so make
 // the URL none.
-var users = pattern.New(`^(\s*\w+://)?.*@`)
+var users = pattern.New(`(?s)^(\s*\w+://)?.*@`)
 
 // withoutUsers masks whoever URLs log in as, whether or not they can be read.
 func withoutUsers(urls string) string {

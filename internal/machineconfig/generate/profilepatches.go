@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,7 +52,7 @@ func (p profilePatch) refused(node profile.Machine, err error) error {
 
 	if name := unfilled.FindString(err.Error()); name != "" && strings.Contains(p.text, name) {
 		mistake := source.Mistake(nil, diagnosis.FileVariable, "nothing is put in for the variables of a profile's patches, "+
-			"here %s, so that it can't be applied to %s: %s", p.variables(), node.Name, oneLine(err))
+			"here %s, so it can't be applied to %s: %s", p.variables(), node.Name, oneLine(err))
 		mistake.Next = "write the values themselves"
 		source.Add(mistake)
 	} else if errors.Is(err, errJSONPatch) {
@@ -69,11 +70,14 @@ func (p profilePatch) refused(node profile.Machine, err error) error {
 
 // advice is what to do about what Talos says against the config that the patch makes.
 func (p profilePatch) advice(problems string) string {
-	if strings.Contains(problems, onlyOnControlPlanes) {
+	switch name, _ := withoutEnding(path.Base(filepath.ToSlash(p.shown))); {
+	case !strings.Contains(problems, onlyOnControlPlanes):
+		return machineconfig.AdviceOn(problems)
+	case name == patchOfAll:
 		return "move it to controlplane.yaml: workers get this one too"
+	default:
+		return "take it out: only control planes may have it"
 	}
-
-	return machineconfig.AdviceOn(problems)
 }
 
 // variables are those of the patch, each once.

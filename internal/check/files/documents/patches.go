@@ -165,7 +165,7 @@ func checkUnusableText(r *check.Report, patch *check.Patch) {
 	}
 }
 
-// refusals are what Talos says about patches, by their text; nil for those that it can read.
+// refusals are what Talos says about patches, by their file and text; nil for those that it can read.
 type refusals map[string]*machineconfig.LoadError
 
 // refusal is why Talos can't read a patch; nil if it can. Variables without a value count as empty. Patches that are
@@ -173,10 +173,12 @@ type refusals map[string]*machineconfig.LoadError
 func refusal(in *check.Input, patch *check.Patch) *machineconfig.LoadError {
 	refusals := check.Once(in, func(*check.Input) refusals { return refusals{} })
 
-	refused, known := refusals[string(patch.Text)]
+	key := patch.File.Shown + "\x00" + string(patch.Text)
+
+	refused, known := refusals[key]
 	if !known {
 		refused = explained(patch)
-		refusals[string(patch.Text)] = refused
+		refusals[key] = refused
 	}
 
 	return refused

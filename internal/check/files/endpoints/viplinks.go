@@ -44,10 +44,11 @@ func isOnStaticLink(config *check.Rendered, vip netip.Addr) bool {
 	})
 }
 
-// mayAskDHCP reports whether a link asks for DHCP, maybe by another name: a link has its alias and its own name.
+// mayAskDHCP reports whether a link asks for DHCP, maybe by another name: a link has its alias and its own name, and a
+// selector may pick any.
 func mayAskDHCP(config *check.Rendered, link *check.Link) bool {
 	return slices.ContainsFunc(config.Links(), func(other *check.Link) bool {
 		return other.DHCP && (other == link || link.Name != "" && other.Name == link.Name ||
-			config.IsAlias(other.Name) != config.IsAlias(link.Name))
+			(other.Name == "") != (link.Name == "") || config.IsAlias(other.Name) != config.IsAlias(link.Name))
 	})
 }

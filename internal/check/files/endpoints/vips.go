@@ -36,11 +36,13 @@ func checkVIP(_ context.Context, r *check.Report, in *check.Input) {
 	r.About(nil).Passed(diagnosis.VIPOutsideSubnet, "the VIP %s lies in the control planes' subnet", check.Join(vips))
 }
 
-// CanTake reports whether a node with these addresses can take a VIP over: it lies in a subnet of theirs, or a cloud's
-// API sends it to the node.
+// CanTake reports whether a node with these addresses can take a VIP over: it lies in a subnet of theirs or of its
+// link, or a cloud's API sends it to the node.
 func CanTake(config *check.Rendered, vip netip.Addr, addresses []netip.Prefix) bool {
 	return check.AnyContains(addresses, vip) || slices.ContainsFunc(config.Links(), func(link *check.Link) bool {
-		return slices.ContainsFunc(link.VIPs, func(on check.VIP) bool { return on.Addr == vip && on.ByCloud })
+		return slices.ContainsFunc(link.VIPs, func(on check.VIP) bool {
+			return on.Addr == vip && (on.ByCloud || config.HasSubnetOf(link, vip))
+		})
 	})
 }
 

@@ -129,7 +129,7 @@ func checkArguments(r *check.Report, config *check.Rendered) {
 				r.Found(place, "write each as <name>=true or <name>=false, with commas between them",
 					"%s refuses --feature-gates: %s is neither on nor off", component.name, wrongGate(value))
 			case meant != "" && minorKnown && oldestKnown <= minor && minor <= newestKnown:
-				r.Found(place, "write "+meant, "%s has no argument --%s", component.name, name)
+				r.Found(place.Masked(), "write "+meant, "%s has no argument --%s", component.name, name)
 			}
 		}
 	}

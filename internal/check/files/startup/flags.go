@@ -141,7 +141,8 @@ const (
 		authentication-config authentication-token-webhook-config-file authentication-token-webhook-version
 		authorization-config authorization-mode authorization-policy-file authorization-webhook-config-file
 		authorization-webhook-version coordinated-leadership-lease-duration coordinated-leadership-renew-deadline
-		coordinated-leadership-retry-period cors-allowed-origins debug-socket-path default-watch-cache-size
+		coordinated-leadership-retry-period cors-allowed-origins debug-socket-path
+		default-not-ready-toleration-seconds default-unreachable-toleration-seconds default-watch-cache-size
 		delete-collection-workers disable-admission-plugins egress-selector-config-file emulation-forward-compatible
 		enable-admission-plugins enable-aggregator-routing enable-bootstrap-token-auth enable-garbage-collector
 		enable-logs-handler enable-priority-and-fairness encryption-provider-config
