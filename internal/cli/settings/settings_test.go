@@ -502,7 +502,7 @@ func TestTheProxmoxEndpointIsAURL(t *testing.T) {
 		"https://root:hun,ter2@pve":                      "https://(masked)@pve",
 		"https://root:hunter2@pve1,ftp://x:hunter2@pve2": "https://(masked)@pve2",
 		"root:hunter2@pve":                               "(masked)@pve",
-		"https://root:pw1@pve1,\nhttps://root:pw2@pve2":  "https://(masked)@pve2",
+		"https://root:hun\nter2@pve":                     "https://(masked)@pve",
 	} {
 		_, err := settings.Load([]string{"PROXMOX_VE_ENDPOINT=" + text}, nil, t.TempDir())
 		require.ErrorContains(t, err, fmt.Sprintf("=%q: PROXMOX_VE_ENDPOINT takes the URL of a server", shown))
