@@ -105,6 +105,10 @@ func TestVIPsOutsideOfStaticSubnets(t *testing.T) {
 			"'2001:db8::11/64'", 1), "kind: LinkConfig\nname: eth2\naddresses:\n\t- address: 198.51.100.11/24", asking)},
 		"maybe the link that asks": {files: documents("net1", strings.Replace(static, "eth1", "net1", 1), asking,
 			"kind: LinkAliasConfig\nname: net1\nselector:\n\tmatch: link.driver == 'virtio_net'")},
+		"a selector that may pick it asks": {files: lab(config{
+			machine:   interfaces("deviceSelector: {physical: true}\n\t\t\tdhcp: true").machine,
+			documents: []string{static, "kind: Layer2VIPConfig\nname: 192.0.2.10\nlink: eth1"}})},
+		"a route of its own": {files: documents("eth1", static+"\nroutes:\n\t- destination: 192.0.2.0/24", asking)},
 		"a cloud's": {files: lab(items("dhcp: true", fields+"vip: {ip: 192.0.2.10, hcloud: {apiToken: a}}"),
 			config{documents: []string{static, "kind: HCloudVIPConfig\nname: 192.0.2.10\nlink: eth1\napiToken: a"}})},
 		"its own subnet": {files: documents("eth1", strings.Replace(static, "198.51.100", "192.0.2", 1), asking)},
